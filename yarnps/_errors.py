@@ -1,0 +1,68 @@
+"""Every exception that yarnps raises on purpose.
+
+YarnpsError
+├── InputError            what the user wrote is wrong: job file, data, options      (exit 2)
+│   ├── JobFileError      one or more problems of a job file, each with its place
+│   └── DataError         input that cannot be listed, opened or parsed
+├── ClusterError          the cluster (or the running job) cannot be reached          (exit 3)
+├── StartTimeout          the job did not get what it needs in time                   (exit 6)
+├── JobFailed             the job ended with a failure                                (exit 1)
+├── ServerRefused         a server refused a call; the message says why
+└── LeaseRevoked          the lease of this batch is void; `data()` goes on by itself
+"""
+
+from __future__ import annotations
+
+
+class YarnpsError(Exception):
+    """Base of all. `remedy` says what to do about it."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  {self.remedy}" if self.remedy else self.what
+
+
+class InputError(YarnpsError):
+    """What the user wrote is wrong."""
+
+    exit_code = 2
+
+
+class JobFileError(InputError):
+    """One or more problems of a job file."""
+
+
+class DataError(InputError):
+    """Input that cannot be listed, opened or parsed."""
+
+
+class ClusterError(YarnpsError):
+    """The cluster, or a running job, cannot be reached."""
+
+    exit_code = 3
+
+
+class StartTimeout(YarnpsError):
+    """The job did not get what it needs to start within its limit."""
+
+    exit_code = 6
+
+
+class JobFailed(YarnpsError):
+    """The job ended with a failure."""
+
+    exit_code = 1
+
+
+class ServerRefused(YarnpsError):
+    """A parameter server refused a call."""
+
+
+class LeaseRevoked(YarnpsError):
+    """The lease that this batch belongs to is void."""
