@@ -1,0 +1,67 @@
+"""The event log: what happened to the job, for people and for programs.
+
+Every event has a sequence number that grows over the restarts of the AM. Events are kept in memory
+for the page, appended to a file in the AM's folder at once (a restarted AM reads it back), and
+uploaded in pieces to the job directory by the shell.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from pathlib import Path
+
+from yarnps.status import Event, to_dict, to_json
+
+logger = logging.getLogger(__name__)
+
+# Enough for a page and for `status --events-after`; the whole log is in the job directory.
+KEPT = 5000
+
+
+class EventLog:
+    """Collects events and hands out those that have not been uploaded yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._unsent: list[str] = []
+        self._next = 1
+        if path.exists():
+            for line in path.read_text().splitlines():
+                self._remember(line)
+        self._file = open(path, "a", buffering=1)  # noqa: SIM115 -- kept open for its life
+
+    def _remember(self, line: str) -> None:
+        try:
+            event = Event(**json.loads(line))
+        except (ValueError, TypeError):
+            logger.warning("event log: a line cannot be read and is left out: %.80s", line)
+            return
+        self._events.append(event)
+        self._next = event.seq + 1
+
+    def add(self, event: Event) -> Event:
+        """Number the event and log it; returns it as logged."""
+        numbered = Event(**{**to_dict(event), "seq": self._next})
+        self._next += 1
+        self._events.append(numbered)
+        line = to_json(numbered)
+        self._file.write(line + "\n")
+        self._unsent.append(line)
+        logger.info("event %s: %s", numbered.kind, numbered.text)
+        return numbered
+
+    def after(self, seq: int = 0, limit: int = 500) -> tuple[Event, ...]:
+        """The newest `limit` events with a number above `seq`, oldest first."""
+        newer = [e for e in self._events if e.seq > seq]
+        return tuple(newer[-limit:])
+
+    def take_unsent(self) -> list[str]:
+        """The lines that have not been taken for upload yet."""
+        lines, self._unsent = self._unsent, []
+        return lines
+
+    def put_back(self, lines: list[str]) -> None:
+        """Lines whose upload failed: they come first the next time."""
+        self._unsent = lines + self._unsent

@@ -1,0 +1,80 @@
+"""The journal: every input that changed the job's state, in order.
+
+The state machines of the ApplicationMaster (AM) are deterministic, so that feeding them the same
+inputs again gives the same state. The journal lives in the AM's container folder: it outlives the
+Python process, not the container (for that there are cuts). A record is written before anything
+that follows from it is sent. A kill of the process cannot lose what has been handed to the kernel,
+so the file is flushed and not synced.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+# Beyond this size a snapshot takes the place of the records.
+COMPACT_BYTES = 16 << 20
+
+
+class Journal:
+    """Append-only file of JSON records, the first of which may be a snapshot."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path.exists():
+            _cut_torn_line(path)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 -- kept open for its life
+        self._size = self._file.tell()
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Write one record; it is with the kernel when this returns."""
+        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        self._file.write(line)
+        self._size += len(line)
+
+    @property
+    def wants_compaction(self) -> bool:
+        """Whether it has grown so much that a snapshot should replace it."""
+        return self._size > COMPACT_BYTES
+
+    def compact(self, snapshot: dict[str, Any]) -> None:
+        """Replace all records by `snapshot`; the old file stays until the new one is whole."""
+        fresh = self.path.with_suffix(".new")
+        with open(fresh, "wb") as out:
+            out.write(json.dumps({"snapshot": snapshot}, separators=(",", ":")).encode() + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        self._file.close()
+        os.replace(fresh, self.path)
+        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        self._size = self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Take away a last line that its writer did not finish, so that the next one stands alone."""
+    with open(path, "rb+") as file:
+        data = file.read()
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            logger.warning("journal: %d bytes of an incomplete record cut off", len(data) - whole)
+            file.truncate(whole)
+
+
+def replay(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a journal, oldest first."""
+    if not path.exists():
+        return
+    _cut_torn_line(path)
+    with open(path, "rb") as lines:
+        for line in lines:
+            yield json.loads(line)
