@@ -1,0 +1,332 @@
+"""Containers as processes of this machine, with pretend nodes and no Java.
+
+A container is a folder ``containers/<id>`` with the agent's output, and a shell (the leader of a
+session of its own) that runs the agent and writes down its exit status. So the containers survive
+the death of the ApplicationMaster, and the next process finds them again, and how they ended.
+Memory limits are not enforced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from yarnps._errors import ClusterError
+from yarnps.am.clusters import _processes as processes
+from yarnps.am.clusters.base import RETRY_SUFFIX, ContainerInfo, FinalState
+
+log = logging.getLogger(__name__)
+
+# After SIGTERM an agent has this long to end its role; YARN itself gives 0.25 s.
+GRACE_S = 3.0
+# Role processes see the end of their agent at once; what is left after this is killed.
+LEFTOVER_S = 1.0
+WATCH_S = 0.05
+
+CERTIFICATE = (".skein.crt", ".skein.pem")
+RECORD = "container.json"
+EXIT_CODE = "exit_code"
+
+# `trap :` and not `trap ''`: the shell must outlive a SIGTERM to its group, the agent must get it.
+SHELL = (
+    'trap : TERM INT HUP; "$@"; code=$?; '
+    f"echo $code > {EXIT_CODE}.new && mv {EXIT_CODE}.new {EXIT_CODE}"
+)
+
+
+@dataclass(frozen=True)
+class LocalRole:
+    """What a role's containers get besides the ApplicationMaster's environment.
+
+    Attributes
+    ----------
+    env
+        Environment variables.
+    files
+        Name in the container's folder -> path on this machine, linked.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What is kept on disk about a container, to be found by the next ApplicationMaster."""
+
+    id: str
+    role: str
+    node: str
+    pid: int
+    pid_started: int  # clock ticks since boot: tells a pid that is used again
+    started: float
+    released: bool = False
+
+
+class LocalCluster:
+    """The local back end.
+
+    Parameters
+    ----------
+    folder
+        The job's folder on this machine; containers live in ``<folder>/containers``.
+    application
+        Id of the application.
+    roles
+        Environment and files of each role.
+    nodes
+        How many pretend nodes (``local-1`` …) the containers are spread over.
+    certificate
+        Folder that holds the application's ``.skein.crt`` and ``.skein.pem``.
+    command
+        What runs in a container.
+    """
+
+    name: Literal["yarn", "local"] = "local"
+    attempt = 1
+    queue = ""
+    poll_s = 0.1
+
+    def __init__(
+        self,
+        folder: Path,
+        application: str,
+        *,
+        roles: Mapping[str, LocalRole] | None = None,
+        nodes: int = 2,
+        certificate: Path = Path("."),
+        command: Sequence[str] = (sys.executable, "-m", "yarnps.agent"),
+    ) -> None:
+        self.application = application
+        self.user = getpass.getuser()
+        self._folder = folder.absolute()
+        self._roles = dict(roles or {})
+        self._nodes = [f"local-{i + 1}" for i in range(nodes)]
+        self._certificate = certificate.absolute()
+        self._command = list(command)
+        self._records: dict[str, _Record] = {}
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._ended: dict[str, ContainerInfo] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        self._containers.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self._containers.glob(f"*/{RECORD}")):
+            record = _Record(**json.loads(path.read_text()))
+            self._records[record.id] = record
+
+    @property
+    def _containers(self) -> Path:
+        return self._folder / "containers"
+
+    def folder_of(self, container: str) -> Path:
+        """The folder of a container: working directory of its agent, and its logs."""
+        return self._containers / container
+
+    # ------------------------------------------------------------------ starting
+
+    async def request(
+        self, role: str, env: Mapping[str, str], *, retry_memory: bool = False
+    ) -> str:
+        service = role + RETRY_SUFFIX if retry_memory else role
+        number = sum(1 for r in self._records if r.rpartition("_")[0] == service)
+        container = f"{service}_{number}"
+        folder = self.folder_of(container)
+        node = self._emptiest_node()
+        try:
+            folder.mkdir(parents=True)
+            self._furnish(folder, self._roles.get(role, LocalRole()))
+            child = self._launch(container, role, node, folder, env)
+        except OSError as e:
+            raise ClusterError(
+                f"a local container could not be started: {container}: {e}",
+                f"Look at {folder} and at this machine's limits (disk, processes).",
+            ) from e
+        record = _Record(
+            id=container,
+            role=role,
+            node=node,
+            pid=child.pid,
+            pid_started=processes.start_ticks(child.pid),
+            started=time.time(),
+        )
+        self._keep(record)
+        self._children[container] = child
+        return container
+
+    def _emptiest_node(self) -> str:
+        alive = [r.node for r in self._records.values() if r.id not in self._ended]
+        return min(self._nodes, key=lambda node: (alive.count(node), node))
+
+    def _furnish(self, folder: Path, role: LocalRole) -> None:
+        for name in CERTIFICATE:
+            source = self._certificate / name
+            if source.exists():
+                shutil.copyfile(source, folder / name)
+                (folder / name).chmod(0o600)
+        for name, source_path in role.files.items():
+            (folder / name).symlink_to(Path(source_path).absolute())
+
+    def _launch(
+        self, container: str, role: str, node: str, folder: Path, env: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        full_env = {
+            **os.environ,
+            **self._roles.get(role, LocalRole()).env,
+            **env,
+            "YARNPS_APPLICATION": self.application,
+            "YARNPS_CONTAINER": container,
+            "YARNPS_NODE": node,
+            "YARNPS_LOOKUP": f"file:{self._folder / 'published'}",
+            processes.MARK: str(folder),
+            "LOG_DIRS": str(folder),
+        }
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", SHELL, "container", *self._command],
+                cwd=folder,
+                env=full_env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    def _keep(self, record: _Record) -> None:
+        self._records[record.id] = record
+        path = self.folder_of(record.id) / RECORD
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(asdict(record)))
+        new.rename(path)
+
+    # ------------------------------------------------------------------ watching
+
+    async def containers(self) -> list[ContainerInfo]:
+        return [self._look(record) for record in self._records.values()]
+
+    def _look(self, record: _Record) -> ContainerInfo:
+        if record.id in self._ended:
+            return self._ended[record.id]
+        folder = self.folder_of(record.id)
+        info = ContainerInfo(
+            id=record.id,
+            role=record.role,
+            state="running",
+            node=record.node,
+            yarn_id=record.id,
+            started=record.started,
+            log_url=folder.as_uri(),
+        )
+        child = self._children.get(record.id)
+        if child is not None:
+            child.poll()  # else it stays a zombie
+        if processes.alive(record.pid, record.pid_started):
+            return info
+        info = replace(
+            info, state="ended", ended=time.time(), exit_message=_exit_message(folder, record)
+        )
+        self._ended[record.id] = info
+        self._in_background(self._sweep(record.id))
+        return info
+
+    # ------------------------------------------------------------------ ending
+
+    async def release(self, container: str) -> None:
+        record = self._records.get(container)
+        if record is None:
+            raise ClusterError(f"no such container: {container}")
+        if record.released or self._look(record).state == "ended":
+            return
+        record = replace(record, released=True)
+        self._keep(record)
+        processes.signal_group(record.pid, record.pid_started, signal.SIGTERM)
+        self._in_background(self._end(record))
+
+    async def _end(self, record: _Record) -> None:
+        """Wait for a container that was asked to end, then make it end."""
+        deadline = time.monotonic() + GRACE_S
+        while self._look(record).state != "ended":
+            if time.monotonic() > deadline:
+                log.warning("container %s did not end on SIGTERM: killing it", record.id)
+                processes.signal_group(record.pid, record.pid_started, signal.SIGKILL)
+                deadline = float("inf")
+            await asyncio.sleep(WATCH_S)
+
+    async def _sweep(self, container: str) -> None:
+        """See to it that nothing of an ended container is left."""
+        folder = str(self.folder_of(container))
+        deadline = time.monotonic() + LEFTOVER_S
+        while left := await asyncio.to_thread(processes.marked, folder):
+            if time.monotonic() > deadline:
+                log.warning("killing what container %s left behind: %s", container, left)
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                deadline = time.monotonic() + LEFTOVER_S
+            await asyncio.sleep(WATCH_S)
+
+    async def finish(self, state: FinalState, diagnostics: str) -> None:
+        log.info("the application ends: %s %s", state, diagnostics)
+        for record in list(self._records.values()):
+            await self.release(record.id)
+        await self._background_done()
+
+    async def _background_done(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+            await asyncio.sleep(0)  # the tasks' own done callbacks
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ------------------------------------------------------------------ the rest
+
+    async def nodes(self) -> list[str]:
+        return list(self._nodes)
+
+    async def waiting_reason(self) -> str:
+        return ""
+
+    async def set_progress(self, fraction: float) -> None:
+        pass
+
+    async def publish(self, key: str, value: str) -> None:
+        folder = self._folder / "published"
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / f".{key}"
+        new.write_text(value)
+        new.rename(folder / key)
+
+    async def add_page(self, port: int, prefix: str) -> str:
+        return f"http://127.0.0.1:{port}/{prefix}/"
+
+
+def _exit_message(folder: Path, record: _Record) -> str:
+    """Say how a container ended, in YARN's words."""
+    path = folder / EXIT_CODE
+    code = path.read_text().strip() if path.exists() else "137"
+    if record.released:
+        return f"Container killed by the ApplicationMaster. Exit code is {code}"
+    if code == "0":
+        return ""
+    return f"Container exited with a non-zero exit code {code}."
