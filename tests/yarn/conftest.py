@@ -1,0 +1,71 @@
+"""A real Hadoop for the tests in this folder: started once, always stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from yarnps.client import sandbox as sandboxes
+from yarnps.client.sandbox import Sandbox
+
+# A sandbox of one's own that runs already: for repeated runs while writing a test.
+USE_RUNNING = "YARNPS_TEST_SANDBOX"
+
+_running = pytest.StashKey[Sandbox]()
+
+
+@pytest.fixture(scope="session")
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """Return a sandbox with two nodes, shared by the session."""
+    named = os.environ.get(USE_RUNNING)
+    if named:
+        running = sandboxes.find_running(Path(named))
+        if running is None:
+            pytest.fail(f"{USE_RUNNING} names a sandbox that does not run: {named}")
+        request.config.stash[_running] = running
+        yield running
+        return
+    folder = Path(tempfile.mkdtemp(prefix="yarnps-test-"))
+    try:
+        started = sandboxes.start(folder / "sandbox", nodes=2)
+        request.config.stash[_running] = started
+        yield started
+    finally:
+        sandboxes.stop(folder / "sandbox")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def on_sandbox(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    """Return the sandbox, with this process's environment pointing at it."""
+    for name, value in sandbox.environ().items():
+        monkeypatch.setenv(name, value)
+    return sandbox
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the daemons' last log lines with every failed test."""
+    report = yield
+    running = item.config.stash.get(_running, None)
+    if report.failed and running is not None:
+        report.sections.append(("sandbox daemons", running.tails()))
+        for log in running.container_logs():
+            if log.name in ("application.master.log", "application.driver.log", "stderr", "stdout"):
+                report.sections.append((f"container {log.parent.name}/{log.name}", tail(log)))
+    return report
+
+
+def tail(log: Path, lines: int = 30) -> str:
+    """Return the last lines of a log; it may vanish while we look."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError as error:
+        return f"(gone: {error})"
