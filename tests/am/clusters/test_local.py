@@ -166,7 +166,7 @@ async def test_release_ends_a_container(
     info = await ended(cluster, container)
     assert info.exit_message.startswith("Container killed by the ApplicationMaster.")
     await cluster.release(container)  # again: nothing happens
-    assert processes.marked(str(cluster.folder_of(container))) == []
+    await until(lambda: processes.marked(str(cluster.folder_of(container))) == [])
 
 
 async def test_what_a_container_left_behind_is_killed(
