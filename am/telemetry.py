@@ -1,0 +1,96 @@
+"""What processes report about themselves: shown to people, and never decided upon.
+
+The newest usage and statistics of each process, the curve of the rate, and metrics over time. All
+of it may be lost with the ApplicationMaster's process: it comes back with the next heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from yarnps.protocol import control_pb2 as pb
+from yarnps.status import Point, TableInfo
+
+# The rate's curve keeps this many points; beyond, every second one is dropped and the interval
+# between points doubles, so that a day fits as well as a minute.
+RATE_POINTS = 600
+
+
+@dataclass
+class Usage:
+    """The newest figures of one container, summed over its processes."""
+
+    cpu_percent: float | None = None
+    memory: int | None = None
+    memory_peak: int | None = None
+    heard: float | None = None
+
+
+@dataclass
+class Figures:
+    """The newest figures of one incarnation."""
+
+    clock: int = 0
+    rows_per_s: float = 0.0
+    idle_s: float = 0.0
+    duplicates: int = 0
+    tables: tuple[TableInfo, ...] = ()
+
+
+class Telemetry:
+    """Collects the figures; see the module's text."""
+
+    def __init__(self) -> None:
+        self._usage: dict[str, Usage] = {}
+        self._figures: dict[int, Figures] = {}
+        self._rate: deque[Point] = deque()
+        self._rate_interval_s = 1.0
+
+    def heard(self, container: str, now: float) -> None:
+        """A message of the container's agent has come."""
+        self._usage.setdefault(container, Usage()).heard = now
+
+    def usage(self, container: str, beat: pb.Heartbeat) -> None:
+        """A heartbeat with the use of processor and memory."""
+        seen = self._usage.setdefault(container, Usage())
+        if beat.usage:
+            seen.cpu_percent = sum(u.cpu_percent for u in beat.usage)
+            seen.memory = sum(u.memory_bytes for u in beat.usage)
+            peak = sum(u.memory_peak_bytes for u in beat.usage)
+            seen.memory_peak = max(peak, seen.memory_peak or 0)
+
+    def stats(self, incarnation: int, stats: pb.Stats) -> None:
+        """The statistics of a role process."""
+        self._figures[incarnation] = Figures(
+            clock=stats.clock,
+            rows_per_s=stats.rows_per_s,
+            idle_s=stats.idle_s,
+            duplicates=stats.duplicates,
+            tables=tuple(TableInfo(t.name, t.rows, t.bytes) for t in stats.tables),
+        )
+
+    def rate(self, rows_per_s: float, now: float) -> None:
+        """One more point of the job's rate."""
+        if self._rate and now - self._rate[-1].time < self._rate_interval_s:
+            return
+        self._rate.append(Point(now, rows_per_s))
+        if len(self._rate) > RATE_POINTS:
+            self._rate = deque(list(self._rate)[::2])
+            self._rate_interval_s *= 2
+
+    def usage_of(self, container: str) -> Usage:
+        """The newest figures of a container."""
+        return self._usage.get(container, Usage())
+
+    def figures_of(self, incarnation: int) -> Figures:
+        """The newest figures of an incarnation."""
+        return self._figures.get(incarnation, Figures())
+
+    def silent_since(self) -> dict[str, float]:
+        """When each container was last heard."""
+        return {c: u.heard for c, u in self._usage.items() if u.heard is not None}
+
+    def rate_points(self) -> tuple[Point, ...]:
+        """The job's rate over time."""
+        return tuple(self._rate)
