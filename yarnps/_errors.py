@@ -13,6 +13,9 @@ YarnpsError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 
 class YarnpsError(Exception):
     """Base of all. `remedy` says what to do about it."""
@@ -34,8 +37,27 @@ class InputError(YarnpsError):
     exit_code = 2
 
 
+class Problem(NamedTuple):
+    """One thing that is wrong in a job file, a file of site defaults or a `--set`."""
+
+    line: int  # from 1; 0: no line of its own
+    path: str  # of the field, such as "yarnps.train.epochs"; "": the file as a whole
+    message: str
+    near: str = ""  # the nearest known key or value
+    source: str = ""  # the file, or "--set path=value"
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        near = f"; did you mean {self.near}?" if self.near else ""
+        return ": ".join(part for part in (place, self.path, self.message + near) if part)
+
+
 class JobFileError(InputError):
-    """One or more problems of a job file."""
+    """Everything that is wrong with a job file."""
+
+    def __init__(self, what: str, remedy: str = "", problems: Sequence[Problem] = ()) -> None:
+        super().__init__(what, remedy)
+        self.problems = tuple(problems)
 
 
 class DataError(InputError):

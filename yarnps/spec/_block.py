@@ -1,0 +1,327 @@
+"""The `yarnps:` block of a job file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from ._section import Section
+from ._units import (
+    Addresses,
+    BadRecords,
+    Duration,
+    Size,
+    SplitSize,
+    Texts,
+    fault,
+)
+
+MODEL_PATH_NAMES: Final = ("date", "app", "name")
+
+
+def _later(*values: str, instead: str) -> AfterValidator:
+    """Refuse what the job file's language knows, and this version cannot do yet."""
+
+    def check(value: Any) -> Any:
+        if value in values:
+            raise fault(f"{value} is not available in this version: use {instead}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _one_character(value: str) -> str:
+    value = {"tab": "\t", "\\t": "\t"}.get(value, value)
+    if len(value) != 1:
+        raise fault(f"expected one character (or tab), found {value!r}")
+    return value
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise fault(f"expected a power of two such as 256 or 512, found {value}")
+    return value
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise fault(f"expected more than 0, found {value:g}")
+    return value
+
+
+def _function(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", value):
+        raise fault(f"expected module:function such as reader:parse, found {value!r}")
+    return value
+
+
+def _model_path(value: str) -> str:
+    for name in re.findall(r"\{([^{}]*)\}", value):
+        if name not in MODEL_PATH_NAMES:
+            known = ", ".join(f"{{{known}}}" for known in MODEL_PATH_NAMES)
+            raise fault(f"unknown placeholder {{{name}}}: known are {known}")
+    return value
+
+
+_ARCHIVES: Final = (".zip", ".tar.gz", ".tgz")
+_ENVIRONMENTS: Final = ("python://", "venv://", "conda://", "docker://")
+
+
+def _environment(value: str) -> str:
+    if any(value.startswith(scheme) and len(value) > len(scheme) for scheme in _ENVIRONMENTS):
+        return value
+    if value.endswith(_ARCHIVES):
+        return value
+    raise fault(
+        "expected python:///path, venv:///path, conda://name, docker://image or an archive "
+        f"({', '.join(_ARCHIVES)}), found {value!r}"
+    )
+
+
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Shuffle(Section):
+    """How the order of the input is mixed; seeded, so that it can be repeated."""
+
+    splits: bool = Field(default=True, description="Give out the splits in a mixed order.")
+    buffer: int = Field(
+        default=10_000,
+        ge=0,
+        description="Rows mixed at a time within a split. 0: rows in the file's order.",
+    )
+
+
+class Csv(Section):
+    """How CSV files are written."""
+
+    delimiter: Annotated[str, AfterValidator(_one_character)] = Field(
+        default=",", description="The character between two fields; `tab` for a tab."
+    )
+    header: bool = Field(default=True, description="Each file begins with the columns' names.")
+    nulls: Texts = Field(
+        default=("", "NA", "null", "NaN"), description="Texts that mean: no value."
+    )
+    quote: Annotated[str, AfterValidator(_one_character)] = Field(
+        default='"', description="The character around fields that hold delimiters."
+    )
+    multiline: bool = Field(
+        default=False, description="Quoted fields may hold line ends. Such files are not split."
+    )
+
+
+class Data(Section):
+    """The input."""
+
+    train: Addresses = Field(
+        description="Address, or list of addresses, of the training input; with `*`, folders too."
+    )
+    test: Addresses | None = Field(
+        default=None, description="Test input, gone through after every epoch."
+    )
+    format: Literal["libsvm", "csv", "text", "parquet", "custom"] = Field(
+        default="libsvm", description="How records are written. `custom` needs `parse`."
+    )
+    parse: Annotated[str, AfterValidator(_function)] | None = Field(
+        default=None,
+        description="A function of yours, `module:function`, that makes a record of a line.",
+    )
+    split_size: SplitSize = Field(
+        default="auto",
+        description="Bytes of a split. `auto`: by the file system's blocks and the workers.",
+    )
+    shuffle: Shuffle = Field(default_factory=Shuffle)
+    max_bad_records: BadRecords = Field(
+        default=0,
+        description="How many records may be unreadable before the job fails: a count, or a share "
+        "of all records such as `0.1%` or `0.001`.",
+    )
+    label: Text | None = Field(default=None, description="The label's column (csv, parquet).")
+    features: Texts | None = Field(
+        default=None,
+        description="The features' columns (csv, parquet). None: all but the label.",
+    )
+    csv: Csv = Field(default_factory=Csv)
+    on_failed_split: Literal["fail", "skip"] = Field(
+        default="fail",
+        description="When a split has failed three times: fail the job, or end `with skips`.",
+    )
+
+
+class Train(Section):
+    """The training loop."""
+
+    epochs: int = Field(default=1, ge=1, description="Passes over the training input.")
+    batch_rows: int = Field(default=2048, ge=1, description="Rows of a batch.")
+    seed: int = Field(
+        default=1, ge=0, lt=2**63, description="Every random number of the job follows from it."
+    )
+    pace: Duration = Field(
+        default=0.0, description="Least time for a batch. For drills: slows the training down."
+    )
+    audit: bool = Field(
+        default=False,
+        description="The servers count the rows of every split in an add-table, `yarnps.rows`.",
+    )
+
+
+class Sync(Section):
+    """How far apart workers may be."""
+
+    mode: Annotated[
+        Literal["ssp", "asp", "bsp"], _later("bsp", instead="ssp with staleness 0 or asp")
+    ] = Field(
+        default="ssp",
+        description="`ssp`: bounded staleness. `asp`: no waiting. `bsp`: not in this version.",
+    )
+    staleness: int = Field(
+        default=4, ge=0, description="Batches that a worker may be ahead of the slowest (ssp)."
+    )
+
+
+class Server(Section):
+    """The parameter servers."""
+
+    shards: Annotated[int, AfterValidator(_power_of_two)] = Field(
+        default=256,
+        ge=1,
+        le=65536,
+        description="Pieces that all tables are cut into: a power of two, at least 4 for each "
+        "server process.",
+    )
+    replicas: int = Field(
+        default=1, ge=1, le=2, description="Copies of each shard. 2: not in this version."
+    )
+    on_loss: Annotated[
+        Literal["replay", "rollback", "patch"], _later("rollback", "patch", instead="replay")
+    ] = Field(
+        default="replay",
+        description="What happens when a server dies. `replay`: its shards come from the last "
+        "checkpoint and the batches since then are done again. Others: not in this version.",
+    )
+    table_memory: float = Field(
+        default=0.7, gt=0, le=0.95, description="Share of a server's memory that tables may take."
+    )
+    request_limit: PositiveDuration = Field(
+        default=600.0, description="A pull or push that takes longer fails the worker."
+    )
+
+
+class Checkpoint(Section):
+    """Saves of the tables while the job runs."""
+
+    every: PositiveDuration = Field(default=60.0, description="Time between two saves.")
+    keep: int = Field(default=3, ge=1, description="How many are kept.")
+
+
+class Model(Section):
+    """What is written at the end."""
+
+    path: Annotated[Text, AfterValidator(_model_path)] | None = Field(
+        default=None,
+        description="Folder of the model. `{date}` (YYYY-MM-DD), `{app}` (application id) and "
+        "`{name}` are filled in. None: `model/` in the job directory.",
+    )
+    overwrite: bool = Field(default=False, description="Replace a model that exists at `path`.")
+    init_from: Text | None = Field(
+        default=None, description="Folder of a model to start from; any number of servers."
+    )
+    text: bool = Field(default=False, description="Write the model as text, too.")
+
+
+class Stop(Section):
+    """When to stop before the last epoch."""
+
+    metric: Text | None = Field(
+        default=None,
+        description="A metric such as `test_logloss`. The best model by it is the one kept.",
+    )
+    patience: int = Field(
+        default=2, ge=1, description="Epochs without a better value before the job stops."
+    )
+    mode: Literal["min", "max"] | None = Field(
+        default=None,
+        description="Which values are better. None: lower for names with loss, error or rmse, "
+        "higher for others.",
+    )
+    max_time: PositiveDuration | None = Field(
+        default=None, description="Stop training after this time."
+    )
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a lower value of the metric is the better one."""
+        if self.mode is not None:
+            return self.mode == "min"
+        return any(word in (self.metric or "").lower() for word in ("loss", "error", "rmse"))
+
+
+class Network(Section):
+    """Addresses of the servers."""
+
+    interface: Text | None = Field(
+        default=None,
+        description="Network interface that servers listen on. None: the one that reaches the AM.",
+    )
+
+
+class Block(Section):
+    """The `yarnps:` block."""
+
+    runtime: Annotated[
+        Literal["native", "dmlc", "xgboost"], _later("dmlc", "xgboost", instead="native")
+    ] = Field(
+        default="native",
+        description="What the roles run. `dmlc` and `xgboost`: not in this version.",
+    )
+    app: Text | None = Field(
+        default=None,
+        description="A built-in program: `ftrl`. None: `services.worker.script` is the program.",
+    )
+    params: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Parameters of the program: of `app`, or whatever your own program reads.",
+    )
+    environment: Annotated[str, AfterValidator(_environment)] | None = Field(
+        default=None,
+        description="Python of the containers: `python:///path`, `venv:///path`, `conda://name`, "
+        "`docker://image`, or an archive, local or in HDFS. None: the one that submits.",
+    )
+    data: Data
+    train: Train = Field(default_factory=Train)
+    sync: Sync = Field(default_factory=Sync)
+    server: Server = Field(default_factory=Server)
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
+    model: Model = Field(default_factory=Model)
+    stop: Stop = Field(default_factory=Stop)
+    start_timeout: PositiveDuration = Field(
+        default=600.0,
+        description="Time, from the AM's start, for all containers to come; then the job ends.",
+    )
+    am_silence: PositiveDuration = Field(
+        default=300.0, description="A container that does not reach the AM so long ends itself."
+    )
+    silence: PositiveDuration = Field(
+        default=60.0, description="A container that is not heard of for so long is given up."
+    )
+    retry_memory: float | None = Field(
+        default=None,
+        gt=1,
+        le=16,
+        description="After a death for lack of memory, the next container gets this many times "
+        "the memory.",
+    )
+    network: Network = Field(default_factory=Network)
+    job_dir: Text | None = Field(
+        default=None,
+        description="The job directory. None: `.yarnps/<application id>/` in your home folder.",
+    )
+    retention: Duration = Field(
+        default=2_592_000.0, description="`yarnps clean` removes job directories older than this."
+    )
+    kill_on_exit: bool = Field(
+        default=False, description="The job ends when the `submit` that follows it does."
+    )
