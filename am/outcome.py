@@ -1,0 +1,117 @@
+"""How the job ends: a stated rule over its roles.
+
+1. The plan has reached its end and the model is in place: SUCCEEDED, whatever happens afterwards
+   to containers that are no longer needed. Splits that were skipped are counted in the outcome.
+2. Somebody killed it: KILLED.
+3. The first of these, in the order in which they happened: FAILED.
+   - something that concerns the whole job (input, model, the ApplicationMaster itself, …);
+   - a rank gave up and its role does not allow failures;
+   - a rank gave up, its role allows failures, and nobody is left in that role.
+4. Otherwise the job goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from yarnps.causes import RETRY_HELPS, Cause
+from yarnps.status import Outcome
+
+# The resource manager keeps diagnostics of some kilobytes; a traceback's end says most.
+TRACEBACK_CHARS = 2_000
+
+
+@dataclass(frozen=True)
+class RoleRule:
+    """What counts for one role (or another service of the job file)."""
+
+    instances: int
+    allow_failures: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Something that may end the job. Without a role it concerns the whole job."""
+
+    cause: Cause
+    text: str
+    role: str = ""
+    rank: int | None = None
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Somebody ordered the end."""
+
+    text: str
+    cause: Cause = Cause.KILLED_BY_USER
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What has happened so far. `failures` in their order in time."""
+
+    roles: Mapping[str, RoleRule]
+    plan_ended: bool = False
+    model_in_place: bool = False
+    skipped_splits: int = 0
+    killed: Killed | None = None
+    failures: Sequence[Failure] = field(default_factory=tuple)
+
+
+def decide(facts: Facts) -> Outcome | None:
+    """The outcome, or None: the job goes on."""
+    if facts.plan_ended and facts.model_in_place:
+        return Outcome("SUCCEEDED", skipped_splits=facts.skipped_splits)
+    if facts.killed is not None:
+        return _outcome("KILLED", facts, facts.killed.cause, facts.killed.text, "")
+    failure = first_decisive(facts.failures, facts.roles)
+    if failure is None:
+        return None
+    return _outcome("FAILED", facts, failure.cause, failure.text, failure.traceback)
+
+
+def first_decisive(failures: Sequence[Failure], roles: Mapping[str, RoleRule]) -> Failure | None:
+    """The first failure that ends the job under rule 3."""
+    gone: dict[str, list[Failure]] = {}
+    for failure in failures:
+        rule = roles.get(failure.role)
+        if rule is None or not rule.allow_failures:
+            return failure
+        mine = gone.setdefault(failure.role, [])
+        if failure.rank not in {f.rank for f in mine}:
+            mine.append(failure)
+        if len(mine) >= rule.instances:
+            return _nobody_left(mine)
+    return None
+
+
+def _nobody_left(failures: list[Failure]) -> Failure:
+    """One failure out of those of all ranks of a role; the first with a traceback tells most."""
+    best = next((f for f in failures if f.traceback), failures[0])
+    if len(failures) == 1:
+        return best
+    text = f"no {best.role} is left, all {len(failures)} gave up. {best.text}"
+    return Failure(best.cause, text, best.role, best.rank, best.traceback)
+
+
+def _outcome(state: str, facts: Facts, cause: Cause, text: str, traceback: str) -> Outcome:
+    return Outcome(
+        state=state,
+        cause=text,
+        cause_code=cause.value,
+        retry_helps=RETRY_HELPS.get(cause),
+        skipped_splits=facts.skipped_splits,
+        traceback=traceback[-TRACEBACK_CHARS:],
+    )
+
+
+def diagnostics(outcome: Outcome) -> str:
+    """What the resource manager is told: the sentence, then the end of the traceback."""
+    if outcome.state == "SUCCEEDED":
+        skips = outcome.skipped_splits
+        return f"succeeded; {skips} splits were skipped" if skips else "succeeded"
+    head = f"{outcome.state.lower()} [{outcome.cause_code}]: {outcome.cause}"
+    return f"{head}\n{outcome.traceback}" if outcome.traceback else head

@@ -1,0 +1,126 @@
+"""What `Members` knows of each rank. Two kinds of memory, kept apart on purpose.
+
+`Rank` is durable: it changes with journalled inputs only, and goes into snapshots. `Vitals` is what
+heartbeats and the clock say about a container right now; a restarted ApplicationMaster begins it
+afresh, so that time in which nobody listened is not held against anyone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from yarnps.am.budget import Budget
+from yarnps.am.decisions import Incarnation
+from yarnps.am.decode import Memory
+
+# Phases of a rank. `waiting`: for its back-off; `asked`: for a grant; `granted`: for its agent;
+# `starting`: for its processes' first start; `running`; `restarting`: the agent does it in place;
+# and the ends: `finished`, `failed` (gave up), `stopped` (ordered).
+ENDS = ("finished", "failed", "stopped")
+WITH_AGENT = ("starting", "running", "restarting")
+
+
+@dataclass
+class ProcessState:
+    """The newest incarnation of one process of a rank."""
+
+    start: int
+    id: int
+    alive: bool = True
+    said_hello: bool = False
+    since: float = 0.0
+    error: str = ""  # what its program has reported before its end
+    traceback: str = ""
+    user_error: bool = False
+
+
+@dataclass
+class Rank:
+    """One rank of a role and its current container, if it has one."""
+
+    role: str
+    rank: int
+    budget: Budget
+    phase: str = "waiting"
+    nonce: str = ""  # of the current request or container
+    container: str = ""  # empty until the cluster or the agent has named it
+    node: str = ""
+    log_url: str = ""
+    address: str = ""
+    ask_at: float | None = None  # end of the back-off
+    up_by: float | None = None  # by then all processes must have said hello
+    told_at: float | None = None  # since when a process is on its way
+    running_since: float | None = None
+    ever_up: bool = False
+    bigger: bool = False  # its container comes from the retry service
+    starts: int = 0
+    deaths: int = 0
+    refusals: int = 0  # requests in a row that the cluster refused
+    note: str = ""
+    processes: dict[int, ProcessState] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """For people: ``worker 3``."""
+        return f"{self.role} {self.rank}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to be started for it."""
+        return self.phase in ENDS
+
+    @property
+    def alive(self) -> tuple[Incarnation, ...]:
+        """Its live incarnations."""
+        return tuple(self.incarnation(p) for p, state in self.processes.items() if state.alive)
+
+    @property
+    def up(self) -> bool:
+        """Whether every process of it runs and has said hello."""
+        return self.phase == "running" and all(p.said_hello for p in self.processes.values())
+
+    def incarnation(self, process: int) -> Incarnation:
+        """The identity of the newest incarnation of `process`."""
+        state = self.processes[process]
+        return Incarnation(self.container, process, state.start, state.id)
+
+    def forget_container(self) -> None:
+        """The container is gone or given up."""
+        self.nonce = self.container = self.node = self.log_url = self.address = ""
+        self.told_at = self.running_since = None
+        self.processes = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Rank:
+        """The inverse of `to_dict`, also after JSON has made the process numbers strings."""
+        data = dict(data)
+        processes = {int(p): ProcessState(**state) for p, state in data.pop("processes").items()}
+        return cls(**{**data, "budget": Budget(**data["budget"]), "processes": processes})
+
+
+@dataclass
+class Vitals:
+    """A container as heard."""
+
+    connected: bool = False
+    registered: bool = False
+    silent_s: float = 0.0  # counted while the ApplicationMaster was responsive
+    last_heard: float | None = None
+    cpu_percent: float | None = None
+    memory: int | None = None
+    memory_peak: int | None = None
+
+    def hear(self, now: float) -> None:
+        """Something has come from its agent."""
+        self.silent_s = 0.0
+        self.last_heard = now
+
+    def memory_of(self, limit: int | None) -> Memory:
+        """For decoding an end."""
+        return Memory(limit=limit, peak=self.memory_peak)

@@ -1,0 +1,218 @@
+"""Pure helpers of `Members`: judging one rank, and putting it into words."""
+
+from __future__ import annotations
+
+import dataclasses
+import hmac
+from collections.abc import Mapping
+
+from yarnps.am import decode
+from yarnps.am.decisions import Died, Incarnation, Limits, Work
+from yarnps.am.decode import Ending, Memory
+from yarnps.am.ranks import WITH_AGENT, ProcessState, Rank, Vitals
+from yarnps.causes import Cause
+from yarnps.protocol import control_pb2 as pb
+from yarnps.status import Process
+
+
+def refusal(reg: pb.Register, rank: Rank | None, version: str) -> str:
+    """Why an agent's registration is refused; empty: it is not."""
+    if reg.version != version:
+        return (
+            f"this agent is of yarnps {reg.version or 'unknown'} and the ApplicationMaster of "
+            f"{version}: the job's own package must come first on PYTHONPATH in the container"
+        )
+    if rank is None:
+        return f"this job has no {reg.role or 'role'} {reg.rank}"
+    if not rank.nonce or rank.phase in ("failed", "stopped"):
+        return f"no container is wanted for {rank.name} now: {rank.note or rank.phase}"
+    if not hmac.compare_digest(reg.nonce.encode(), rank.nonce.encode()):
+        return (
+            f"container {reg.container} is not the one for {rank.name}: its nonce is not that of "
+            "the current request"
+        )
+    if rank.container and rank.container != reg.container:
+        return f"the container for {rank.name} is {rank.container} and not {reg.container}"
+    return ""
+
+
+def exit_of(
+    role: str, state: ProcessState | None, exited: pb.RoleExited, memory: Memory, work: Work
+) -> Ending | None:
+    """How a process ended; None: well, and its rank is through."""
+    if exited.ordered:
+        return Ending(Cause.OUR_KILL, "ended by order of the ApplicationMaster")
+    if state is not None and state.error:
+        return decode.program_failed(state.error, state.traceback, user_error=state.user_error)
+    if exited.exit_code != 0:
+        return decode.process_ended(exited.exit_code, exited.output_tail, memory)
+    if role != "worker":
+        return Ending(Cause.EXIT, "its program ended with exit status 0, and nobody had told it to")
+    if not work.input_left:
+        return None
+    if not work.asked:
+        return Ending(
+            Cause.NO_INPUT_READ,
+            "its program ended with exit status 0 without having asked for its input; it must loop "
+            "over job.data() until that ends",
+            certain=True,
+        )
+    return Ending(
+        Cause.EXIT,
+        f"its program ended with exit status 0 before the input was done, after {work.rows:,} rows",
+    )
+
+
+def overdue(
+    rank: Rank,
+    vitals: Vitals | None,
+    now: float,
+    limits: Limits,
+    known_nodes: Mapping[str, bool],
+) -> str:
+    """Which limit of a rank has run out; empty: none."""
+    if rank.ended:
+        return ""
+    if rank.up_by is not None and now >= rank.up_by:
+        return "up"
+    if rank.phase == "waiting":
+        return "ask" if rank.ask_at is not None and now >= rank.ask_at else ""
+    if vitals is None:
+        return ""
+    if rank.phase == "granted":
+        limit = limits.register if rank.node in known_nodes else limits.localise
+        return "register" if vitals.silent_s >= limit else ""
+    if rank.phase in WITH_AGENT and vitals.silent_s >= limits.silence:
+        return "silence"
+    late = rank.told_at is not None and now >= rank.told_at + limits.process_start
+    return "process" if late and vitals.connected else ""
+
+
+def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
+    """The ending that a limit means."""
+    if kind == "silence":
+        text = f"its container was not heard of for {limits.silence:.0f} s"
+        return Ending(Cause.SILENT, text)
+    if kind == "register":
+        text = f"its container runs on {rank.node or 'a node'}, but its agent has not registered"
+        return Ending(Cause.LAUNCH, text)
+    text = f"its agent has not started its process within {limits.process_start:.0f} s"
+    return Ending(Cause.LAUNCH, text)
+
+
+def early_end(rank: Rank, ending: Ending, *, certain: bool) -> Ending:
+    """A container that ended before its agent had started anything, as far as YARN tells."""
+    where = f" on {rank.node}" if rank.node else ""
+    if not certain:
+        text = f"its container{where} ended before the agent reported: {ending.text}"
+        return Ending(Cause.LAUNCH, text, traceback=ending.traceback)
+    text = (
+        f"no container of this job came up; this one{where} ended before its agent reported. Most "
+        f"likely the nodes lack the job's Python or its packages: {decode.ENVIRONMENT_REMEDY}"
+    )
+    return Ending(Cause.ENVIRONMENT, text, certain=True, traceback=ending.traceback)
+
+
+def with_certainty(ending: Ending, certain: bool) -> Ending:
+    """The same ending, as certain as said."""
+    return dataclasses.replace(ending, certain=certain)
+
+
+def death(
+    rank: Rank,
+    incarnations: tuple[Incarnation, ...],
+    ending: Ending,
+    *,
+    in_place: bool,
+    charged: bool,
+) -> Died:
+    """The decision record of a death."""
+    return Died(
+        role=rank.role,
+        rank=rank.rank,
+        container=rank.container,
+        incarnations=incarnations,
+        cause=ending.cause,
+        text=ending.text,
+        node=rank.node,
+        restarting_in_place=in_place,
+        charged=charged,
+        deaths=rank.deaths,
+        traceback=ending.traceback,
+    )
+
+
+def final_words(rank: Rank, ending: Ending) -> tuple[Cause, str]:
+    """Cause and sentence of giving up."""
+    if ending.certain or not rank.budget.exhausted:
+        if ending.cause is Cause.START_TIMEOUT:
+            return ending.cause, ending.text
+        return ending.cause, f"{rank.name}: {ending.text}"
+    most = rank.budget.max_restarts
+    tries = (
+        "no restarts are allowed (max_restarts 0)"
+        if most == 0
+        else (f"it has used up its {most} restarts (max_restarts)")
+    )
+    return rank.budget.final_cause(ending.cause), f"{rank.name}: {ending.text}; {tries}"
+
+
+def waits_for(rank: Rank) -> str:
+    """What a rank that is not up waits for."""
+    where = f" on {rank.node}" if rank.node else ""
+    if rank.phase == "asked":
+        return "its container has been asked for and not been granted"
+    if rank.phase == "granted":
+        return f"its container{where} has started and its agent has not registered"
+    if rank.phase == "waiting":
+        return f"its container is asked for again soon: {rank.note}" if rank.note else "not asked"
+    if rank.phase == "starting":
+        return f"its process{where} has not started"
+    if rank.phase == "restarting":
+        return f"its process{where} is started again: {rank.note}"
+    return f"its process{where} runs but has not called yarnps.connect()"
+
+
+STATES = {
+    "waiting": "restarting",
+    "asked": "requested",
+    "granted": "starting",
+    "stopped": "finished",
+}
+
+
+def row(rank: Rank, vitals: Vitals | None, memory_limit: int | None, now: float) -> Process:
+    """A rank for the status document."""
+    state = STATES.get(rank.phase, rank.phase)
+    note = rank.note
+    if rank.phase == "waiting" and rank.ask_at is not None:
+        wait = max(0.0, rank.ask_at - now)
+        note = f"asked for again in {wait:.0f} s: {rank.note}"
+    elif rank.phase in ("asked", "granted", "starting") or (
+        rank.phase == "running" and not rank.up
+    ):
+        note = waits_for(rank)
+    if (
+        rank.phase in WITH_AGENT
+        and vitals is not None
+        and vitals.registered
+        and not vitals.connected
+    ):
+        state = "lost"
+        note = f"its agent is gone; not heard of for {vitals.silent_s:.0f} s"
+    return Process(
+        role=rank.role,
+        rank=rank.rank,
+        state=state,
+        node=rank.node,
+        container=rank.container,
+        incarnation=rank.starts,
+        cpu_percent=vitals.cpu_percent if vitals else None,
+        memory=vitals.memory if vitals else None,
+        memory_peak=vitals.memory_peak if vitals else None,
+        memory_limit=memory_limit,
+        last_heard=vitals.last_heard if vitals else None,
+        deaths=rank.deaths,
+        note=note,
+        logs=rank.log_url,
+    )
