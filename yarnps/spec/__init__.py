@@ -4,7 +4,8 @@ A job file is a skein specification with one more block, `yarnps:`. `load` reads
 defaults below and `--set` above, and names everything that is wrong with it at once.
 """
 
-from .._errors import JobFileError, Problem
+from yarnps._errors import JobFileError, Problem
+
 from ._block import (
     Block,
     Checkpoint,
@@ -20,11 +21,16 @@ from ._block import (
 )
 from ._job import Job, Role, Source
 from ._load import load
+from ._mask import masked, masked_job, masked_text
+from ._needs import Ask, Limits, Needs, needs
 from ._params import APPS, FtrlParams
-from ._units import format_size, parse_duration, parse_size
+from ._render import RenderParts, render
+from ._schema import json_schema
+from ._units import format_duration, format_size, parse_duration, parse_size
 
 __all__ = [
     "APPS",
+    "Ask",
     "Block",
     "Checkpoint",
     "Csv",
@@ -32,9 +38,12 @@ __all__ = [
     "FtrlParams",
     "Job",
     "JobFileError",
+    "Limits",
     "Model",
+    "Needs",
     "Network",
     "Problem",
+    "RenderParts",
     "Role",
     "Server",
     "Shuffle",
@@ -42,8 +51,23 @@ __all__ = [
     "Stop",
     "Sync",
     "Train",
+    "format_duration",
     "format_size",
+    "json_schema",
     "load",
+    "masked",
+    "masked_job",
+    "masked_text",
+    "needs",
     "parse_duration",
     "parse_size",
+    "reference",
+    "render",
 ]
+
+
+def reference() -> str:
+    """The reference of the job file, as Markdown: what `docs/job-file.md` holds."""
+    from ._reference import reference as write
+
+    return write()

@@ -12,7 +12,6 @@ from ._units import (
     Addresses,
     BadRecords,
     Duration,
-    Size,
     SplitSize,
     Texts,
     fault,
@@ -142,7 +141,7 @@ class Data(Section):
     label: Text | None = Field(default=None, description="The label's column (csv, parquet).")
     features: Texts | None = Field(
         default=None,
-        description="The features' columns (csv, parquet). None: all but the label.",
+        description="The features' columns (csv, parquet). Not given: all but the label.",
     )
     csv: Csv = Field(default_factory=Csv)
     on_failed_split: Literal["fail", "skip"] = Field(
@@ -223,7 +222,7 @@ class Model(Section):
     path: Annotated[Text, AfterValidator(_model_path)] | None = Field(
         default=None,
         description="Folder of the model. `{date}` (YYYY-MM-DD), `{app}` (application id) and "
-        "`{name}` are filled in. None: `model/` in the job directory.",
+        "`{name}` are filled in. Not given: `model/` in the job directory.",
     )
     overwrite: bool = Field(default=False, description="Replace a model that exists at `path`.")
     init_from: Text | None = Field(
@@ -244,7 +243,7 @@ class Stop(Section):
     )
     mode: Literal["min", "max"] | None = Field(
         default=None,
-        description="Which values are better. None: lower for names with loss, error or rmse, "
+        description="Which values are better. Not given: lower for names with loss, error or rmse, "
         "higher for others.",
     )
     max_time: PositiveDuration | None = Field(
@@ -264,7 +263,7 @@ class Network(Section):
 
     interface: Text | None = Field(
         default=None,
-        description="Network interface that servers listen on. None: the one that reaches the AM.",
+        description="Network interface that servers listen on. Not given: the one that reaches the AM.",
     )
 
 
@@ -279,7 +278,7 @@ class Block(Section):
     )
     app: Text | None = Field(
         default=None,
-        description="A built-in program: `ftrl`. None: `services.worker.script` is the program.",
+        description="A built-in program: `ftrl`. Not given: `services.worker.script` is the program.",
     )
     params: dict[str, Any] = Field(
         default_factory=dict,
@@ -288,7 +287,7 @@ class Block(Section):
     environment: Annotated[str, AfterValidator(_environment)] | None = Field(
         default=None,
         description="Python of the containers: `python:///path`, `venv:///path`, `conda://name`, "
-        "`docker://image`, or an archive, local or in HDFS. None: the one that submits.",
+        "`docker://image`, or an archive, local or in HDFS. Not given: the one that submits.",
     )
     data: Data
     train: Train = Field(default_factory=Train)
@@ -317,7 +316,7 @@ class Block(Section):
     network: Network = Field(default_factory=Network)
     job_dir: Text | None = Field(
         default=None,
-        description="The job directory. None: `.yarnps/<application id>/` in your home folder.",
+        description="The job directory. Not given: `.yarnps/<application id>/` in your home folder.",
     )
     retention: Duration = Field(
         default=2_592_000.0, description="`yarnps clean` removes job directories older than this."

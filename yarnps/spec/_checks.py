@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from .._errors import Problem
+from yarnps._errors import Problem
+
 from ._params import APPS
 from ._problems import place_of, problems_of, spoken
 from ._units import MIB, format_size, parse_size
@@ -125,7 +126,7 @@ def _master(c: _Checker) -> None:
     if c.get("master", "script"):
         c.add(
             ("master", "script"),
-            "not with a yarnps block: yarnps runs its own program there; use services.worker.script",
+            "not with a yarnps block, which runs its own program there: use services.worker.script",
         )
     if c.get("master", "security") is not None:
         c.add(
@@ -139,8 +140,10 @@ def _roles(c: _Checker) -> None:
     for role in ("server", "worker"):
         service = services.get(role)
         if service is None:
-            near = nearest(role, tuple(s for s in services if s not in ("server", "worker")))
-            c.add(("services", role), f"missing: the {role}s' instances and resources", near)
+            others = tuple(name for name in services if name not in ("server", "worker"))
+            near = nearest(role, others)
+            also = f" (there is a service {near!r})" if near else ""
+            c.add(("services", role), f"missing: the {role}s' instances and resources{also}")
             continue
         if not isinstance(service, Mapping):
             continue

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import yaml
 
-from .._errors import Problem
+from yarnps._errors import Problem
+
 from ._walk import annotation_at
 from ._yaml import Path, Place, Tree, format_path, parse, parse_value, split_path
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from .._errors import Problem
+from yarnps._errors import Problem
+
 from ._block import Block
 from ._checks import cross_checks, params_of
 from ._job import Job, roles_of

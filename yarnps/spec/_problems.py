@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from .._errors import JobFileError, Problem
+from yarnps._errors import JobFileError, Problem
+
 from ._walk import annotation_at, nearest, nearest_key
 from ._yaml import Path, Place, format_path
 

@@ -5,7 +5,7 @@ Only checked here: the plain data goes on to skein as it was written.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -143,7 +143,7 @@ class Application(Section):
     """A whole job file: skein's specification and the `yarnps` block."""
 
     name: str | None = Field(
-        default=None, description="Name of the application. None: the file's name."
+        default=None, description="Name of the application. Not given: the file's name."
     )
     queue: str = Field(default="default", description="YARN queue.")
     user: str = Field(default="", description="Submit as this user (needs proxy rights).")

@@ -114,6 +114,14 @@ def format_size(size: int) -> str:
     return f"{size} bytes"
 
 
+def format_duration(seconds: float) -> str:
+    """A duration in its largest whole unit: ``"5 min"``."""
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds > unit and seconds % unit == 0:
+            return f"{seconds / unit:g} {name}"
+    return f"{seconds:g} s"
+
+
 def fault(message: str, **context: Any) -> PydanticCustomError:
     """An error of a validator whose text goes to the user as it is."""
     return PydanticCustomError("yarnps", "{message}", {"message": message, **context})

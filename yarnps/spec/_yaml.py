@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from .._errors import Problem
+from yarnps._errors import Problem
 
 Path = tuple["str | int", ...]
 
@@ -56,7 +56,7 @@ _Loader.yaml_implicit_resolvers = {
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 for _tag, _pattern in (("int", _INT), ("float", _FLOAT)):
-    _Loader.add_implicit_resolver(  # type: ignore[no-untyped-call]
+    _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern.pattern})$"), list("-+.0123456789")
     )
 
@@ -68,7 +68,7 @@ def compose(text: str) -> yaml.Node | None:
         node: yaml.Node | None = loader.get_single_node()
         return node
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]
+        loader.dispose()
 
 
 def parse(text: str, source: str) -> Tree:
@@ -145,10 +145,11 @@ class _Reader:
                 self.problem(key_node, inner, f"given twice: first on line {lines[key]}")
                 continue
             lines[key] = line
-            for old in [p for p in self.places if p[: len(path) + 1] == (*path, key)]:
+            here: Path = (*path, key)
+            for old in [p for p in self.places if p[: len(path) + 1] == here]:
                 del self.places[old]  # came from a merge (<<) before
-            self.places[(*path, key)] = Place(self.source, line)
-            result[key] = self.read(value_node, (*path, key), above)
+            self.places[here] = Place(self.source, line)
+            result[key] = self.read(value_node, here, above)
         return result
 
     def _merged(
@@ -161,7 +162,7 @@ class _Reader:
             else:
                 self.problem(source, path, "<< must be followed by a mapping or its alias")
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+    def _scalar(self, node: yaml.Node, path: Path) -> Any:
         tag = node.tag.rpartition(":")[2]
         if tag == "str":
             return node.value
