@@ -10,7 +10,6 @@ Examples
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
 
 from ._base import BlockHosts, FileInfo, Files, best_hosts
 from ._hadoop import HadoopConf, default_fs, read_conf
@@ -50,11 +49,11 @@ def open_files(address: str) -> tuple[Files, str]:
     if not scheme:
         base = default_fs()
         if base is None or base.startswith("file:"):
-            return _local(address)
+            return _local_files(address)
         relative = "" if address.startswith("/") else "/./"
         return open_files(base + relative + address)
     if scheme == "file":
-        return _local(unquote(re.sub(r"^file:(//[^/]*)?", "", address, flags=re.IGNORECASE)))
+        return _local_files(re.sub(r"^file:(//[^/]*)?", "", address, flags=re.IGNORECASE))
     if scheme in ("hdfs", "viewfs"):
         from ._hdfs import hdfs_files, shared
 
@@ -72,7 +71,7 @@ def home_address() -> str:
     return files.address(files.home())
 
 
-def _local(path: str) -> tuple[Files, str]:
+def _local_files(path: str) -> tuple[Files, str]:
     from ._local import LocalFiles
 
     return LocalFiles(), path or "/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from fnmatch import translate
 from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
@@ -94,7 +94,7 @@ class Files(ABC):
             raise
         return True
 
-    def stream(self, path: str, start: int = 0) -> Iterator[bytes]:
+    def stream(self, path: str, start: int = 0) -> Generator[bytes, None, None]:
         """The file's bytes from `start` on, in pieces. Close the iterator to stop early."""
         with self.open(path, "rb") as file:
             file.seek(start)

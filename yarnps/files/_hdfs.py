@@ -8,7 +8,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, BinaryIO, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -172,7 +172,7 @@ class HdfsFiles(Files):
         options = WriteOptions(overwrite=overwrite, create_parent=True, permission=mode)
         return self._ask(path, lambda client: client.create(path, options))
 
-    def stream(self, path: str, start: int = 0) -> Iterator[bytes]:
+    def stream(self, path: str, start: int = 0) -> Generator[bytes, None, None]:
         path = self._absolute(path)
         inner = self._ask(path, lambda client: client.read(path))
         size = inner.file_length()

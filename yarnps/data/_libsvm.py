@@ -1,0 +1,138 @@
+"""libsvm text: `label id:value id:value … # comment`.
+
+Ids are 64-bit and kept as they are written, 0- or 1-based, negative ones too. Repeated ids of a
+row are added up. `qid:n` is passed over. A label, id or value that is not a number, an id beyond
+2**63 - 1 and everything that is not finite as float32 make the record a bad one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from ._lines import Block
+from ._records import Floats, Ints, Rows
+
+_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WORD = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_ID = re.compile(rb"[+-]?\d+")
+MAX_ID = (1 << 63) - 1
+HASH_SLOTS = 1 << 12
+
+
+class LibsvmParser:
+    """Parses blocks; keeps its work space between them."""
+
+    def __init__(self) -> None:
+        from . import _libsvm_kernel  # numba is slow to import: only those who parse pay
+
+        self._kernel = _libsvm_kernel
+        self._slots = _new_slots(HASH_SLOTS)
+        self._mark = 0
+
+    def parse(self, block: Block) -> tuple[Rows, list[tuple[int, str]]]:
+        """The rows of a block, and (place in the block, error) of its bad records."""
+        data = np.frombuffer(block.data, np.uint8)
+        lines = block.data.count(b"\n") + 1
+        most = block.data.count(b":")
+        while len(self._slots) < 2 * most:
+            self._slots, self._mark = _new_slots(2 * len(self._slots)), 0
+        labels, indptr = np.empty(lines, np.float32), np.empty(lines + 1, np.int64)
+        keys, values = np.empty(most, np.int64), np.empty(most, np.float32)
+        places, bad, doubt = (np.empty(lines, np.int64) for _ in range(3))
+        count, bads, doubts = self._kernel.parse_block(
+            data, labels, indptr, keys, values, places, bad, doubt, self._slots, self._mark
+        )
+        self._mark += count + 1
+        entries = indptr[count]
+        rows = Rows(labels[:count], indptr[: count + 1], keys[:entries], values[:entries])
+        wrong = [(int(place), "") for place in bad[:bads]]
+        if doubts:
+            rows, more = _settle(rows, block.data, places, doubt[:doubts])
+            wrong = sorted(wrong + more)
+        return rows, wrong
+
+
+def _new_slots(count: int) -> Ints:
+    return np.full((count, 3), -1, np.int64)
+
+
+def _settle(
+    rows: Rows, data: bytes, places: Ints, doubt: Ints
+) -> tuple[Rows, list[tuple[int, str]]]:
+    """Convert the numbers of the doubtful rows again, exactly."""
+    wrong = []
+    kept = np.ones(len(rows), bool)
+    for row in doubt:
+        place = int(places[row])
+        try:
+            label, _, values = parse_line(line_at(data, place))
+        except ValueError:
+            kept[row] = False
+            wrong.append((place, ""))
+            continue
+        rows.labels[row] = label
+        rows.values[rows.indptr[row] : rows.indptr[row + 1]] = values
+    return (rows if kept.all() else rows.take(np.flatnonzero(kept))), wrong
+
+
+def line_at(data: bytes, place: int) -> bytes:
+    end = data.find(b"\n", place)
+    return data[place : len(data) if end < 0 else end].rstrip(b"\r")
+
+
+def explain(line: bytes) -> str:
+    """What is wrong with a bad record."""
+    try:
+        parse_line(line)
+    except ValueError as error:
+        return str(error)
+    return "the record is not valid libsvm"
+
+
+def parse_line(line: bytes) -> tuple[np.float32, Ints, Floats]:
+    """One record, slowly; the compiled parser gives the same.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong.
+    """
+    tokens = line.split(b"#", 1)[0].split()
+    label = _float(tokens[0], "label")
+    merged: dict[int, np.float32] = {}
+    for token in tokens[1:]:
+        name, colon, number = token.partition(b":")
+        if name == b"qid" and colon and number:
+            continue
+        if not colon:
+            raise ValueError(f"expected id:value, found {_shown(token)}")
+        if not _ID.fullmatch(name):
+            raise ValueError(f"the feature id is not an integer: {_shown(token)}")
+        key = int(name)
+        if abs(key) > MAX_ID:
+            raise ValueError(f"the feature id is beyond 64 bits: {_shown(token)}")
+        value = _float(number, "value")
+        merged[key] = merged[key] + value if key in merged else value
+    values = np.array(list(merged.values()), np.float32)
+    if not np.isfinite(values).all():
+        raise ValueError("the sum of a repeated feature is not finite")
+    return label, np.array(list(merged), np.int64), values
+
+
+def _float(token: bytes, name: str) -> np.float32:
+    if not _NUMBER.fullmatch(token):
+        if _WORD.fullmatch(token):
+            raise ValueError(f"the {name} is not finite: {_shown(token)}")
+        raise ValueError(f"the {name} is not a number: {_shown(token)}")
+    with np.errstate(over="ignore"):
+        value: np.float32 = np.float32(float(token))
+    if not math.isfinite(value):
+        raise ValueError(f"the {name} is too large for 32 bits: {_shown(token)}")
+    return value
+
+
+def _shown(token: bytes) -> str:
+    return repr(token[:60].decode("utf-8", "backslashreplace"))

@@ -1,0 +1,191 @@
+"""Batches of a split.
+
+What batch i holds is a function of (seed, epoch, split, i), the settings and the file, and of
+nothing else: not of who reads, how often, or in what pieces the file system hands out the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from yarnps._errors import DataError
+
+from ._bad import BadLog
+from ._opening import check_unchanged, open_path
+from ._records import BadRecord, RawBatch, Records, Rows, Split
+from ._settings import DataSettings
+from ._text import Chunk, read_libsvm, read_text
+
+Source = Callable[[Split, DataSettings, BadLog], Iterator[Chunk]]
+
+
+def source_of(settings: DataSettings, *, need_label: bool = True) -> Source:
+    """What reads a split of this format."""
+    if settings.format == "libsvm":
+        return read_libsvm
+    if settings.format == "text":
+        return read_text
+    if settings.format == "custom":
+        from ._custom import read_custom
+
+        return read_custom
+    if settings.format == "csv":
+        from ._csv import csv_source
+
+        return csv_source(need_label)
+    from ._parquet import parquet_source
+
+    return parquet_source(need_label)
+
+
+def read_batches(
+    split: Split,
+    settings: DataSettings,
+    *,
+    epoch: int,
+    from_batch: int = 0,
+    shuffle: bool = True,
+) -> Iterator[RawBatch]:
+    """The batches of a split from `from_batch` on.
+
+    Parameters
+    ----------
+    split, settings
+        What to read, and how.
+    epoch
+        Together with the seed, the split and the place in it, decides the order.
+    from_batch
+        The first batch to hand out; those before are read and passed over.
+    shuffle
+        Whether rows change places within the shuffle buffer.
+
+    Yields
+    ------
+    RawBatch
+        All of `batch_rows` rows but the last. A split without records gives none; one with only
+        bad records gives a single batch of no rows, so that they are counted.
+
+    Raises
+    ------
+    FileChanged
+        When the file is not the one that was listed.
+    DataError
+        When it cannot be read at all.
+    """
+    check_unchanged(split)
+    yield from _batches(split, settings, source_of(settings), epoch, from_batch, shuffle)
+    check_unchanged(split)
+
+
+def read_file(address: str, settings: DataSettings) -> Iterator[RawBatch]:
+    """All batches of a file in its own order, for prediction.
+
+    A CSV or Parquet file may lack the label column: the labels are then NaN.
+    """
+    from ._listing import partition_of
+
+    files, path = open_path(address)
+    info = files.info(path)
+    if info.is_dir:
+        raise DataError(f"it is a folder, not a file: {address}", "Name a file.")
+    split = Split(0, address, 0, info.size, info.size, info.modified_ms, (), partition_of(address))
+    source = source_of(settings, need_label=False)
+    return _batches(split, settings, source, epoch=0, from_batch=0, shuffle=False)
+
+
+def _batches(
+    split: Split,
+    settings: DataSettings,
+    source: Source,
+    epoch: int,
+    from_batch: int,
+    shuffle: bool,
+) -> Iterator[RawBatch]:
+    size = settings.batch_rows
+    shuffle = shuffle and settings.shuffle_buffer > 1
+    per_group = -(-max(settings.shuffle_buffer, 1) // size) if shuffle else 1
+    bad = BadLog(split)
+    index = 0
+    waiting: list[BadRecord] = []
+    for group in _groups(source(split, settings, bad), per_group * size, split.length):
+        waiting += bad.take()
+        count = -(-len(group.rows) // size)
+        if index + count <= from_batch and count:
+            index += count
+            waiting.clear()
+            continue
+        rows = group.rows
+        if shuffle:
+            rows = _shuffled(rows, settings.seed, epoch, split.id, index // per_group)
+        for number in range(count):
+            if index >= from_batch:
+                start, stop = number * size, min((number + 1) * size, len(rows))
+                part = (group.bytes_stop - group.bytes_start) * stop // len(rows)
+                yield RawBatch(
+                    index,
+                    rows.slice(start, stop),
+                    index * size,
+                    group.bytes_start + part,
+                    waiting,
+                    bad.total,
+                )
+                waiting = []
+            index += 1
+    waiting += bad.take()
+    if index == 0 and bad.total and from_batch == 0:
+        rows = Rows.empty() if settings.format != "text" else Records([])
+        yield RawBatch(0, rows, 0, split.length, waiting, bad.total)
+
+
+def _shuffled(rows: Rows | Records, *identity: int) -> Rows | Records:
+    order = np.random.Generator(np.random.PCG64(list(identity))).permutation(len(rows))
+    return rows.take(order.astype(np.int64))
+
+
+class _Group(NamedTuple):
+    rows: Rows | Records
+    bytes_start: int
+    bytes_stop: int
+
+
+def _groups(chunks: Iterator[Chunk], size: int, total_bytes: int) -> Iterator[_Group]:
+    """Chunks cut and joined to groups of `size` rows.
+
+    A group is handed out when the next row is known or the input has ended: so the last group has
+    seen everything, bad records at the end of the split too.
+    """
+    parts: list[Rows | Records] = []
+    held = rows_done = bytes_done = bytes_before = 0
+    for chunk in chunks:
+        before = rows_done + held
+        if not len(chunk.rows):
+            bytes_before = chunk.bytes_read
+            continue
+        parts.append(chunk.rows)
+        held += len(chunk.rows)
+        while held > size:
+            whole = _joined(parts)
+            stop = rows_done + size
+            # Rows of a chunk share its bytes evenly: good enough for progress.
+            share = (stop - before) / len(chunk.rows)
+            bytes_stop = bytes_before + int((chunk.bytes_read - bytes_before) * share)
+            yield _Group(whole.slice(0, size), bytes_done, bytes_stop)
+            parts = [whole.slice(size, held)]
+            held, rows_done, bytes_done = held - size, stop, bytes_stop
+        bytes_before = chunk.bytes_read
+    if held:
+        yield _Group(_joined(parts), bytes_done, total_bytes)
+
+
+def _joined(parts: list[Rows | Records]) -> Rows | Records:
+    if all(isinstance(part, Rows) for part in parts):
+        return Rows.concat([part for part in parts if isinstance(part, Rows)])
+    if all(isinstance(part, Records) for part in parts):
+        return Records.concat([part for part in parts if isinstance(part, Records)])
+    raise DataError(
+        "data.parse returned (label, keys, values) for some lines and something else for others",
+        "Let it return the same kind of thing for every line, or None to leave a line out.",
+    )
