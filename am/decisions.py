@@ -122,7 +122,7 @@ class Registration:
 class Expiry(NamedTuple):
     """A limit that has run out; an input of its own, so that a journal can hold it."""
 
-    kind: str  # ask, silence, register, process, up
+    kind: str  # ask, silence, node, register, process, up
     role: str
     rank: int
     container: str

@@ -178,6 +178,23 @@ _MESSAGES: tuple[tuple[re.Pattern[str], _Make], ...] = tuple(
 )
 
 
+# YARN's own exit statuses (ContainerExitStatus, and 154: lost by the node manager's restart), where
+# a message has nothing else.
+YARN_CODES: dict[int | None, tuple[Cause, str]] = {
+    -100: (Cause.NODE_LOST, "YARN gave the container up (aborted)"),
+    -101: (Cause.DISK_FAILED, "the disks of the container's node have failed"),
+    -102: (Cause.PREEMPTED, "the scheduler took the container back"),
+    -103: (Cause.MEMORY, "YARN killed the container for virtual memory"),
+    -104: (Cause.MEMORY, f"YARN killed the container for memory; {MEMORY_REMEDY}"),
+    -105: (Cause.OUR_KILL, "ended by the ApplicationMaster"),
+    -106: (Cause.PREEMPTED, "the resource manager took the container back"),
+    -107: (Cause.OUR_KILL, "ended with the application"),
+    -108: (Cause.PREEMPTED, "the node's scheduler made room for another container"),
+    -1000: (Cause.LAUNCH, "the container did not start"),
+    154: (Cause.NODE_LOST, "the node manager lost the container at its restart"),
+}
+
+
 def container_ended(message: str, memory: Memory | None = None, tail: str = "") -> Ending:
     """Decode a container's end.
 
@@ -201,6 +218,8 @@ def container_ended(message: str, memory: Memory | None = None, tail: str = "") 
     if missing:
         return missing
     code = exit_code(message)
+    if code in YARN_CODES:
+        return Ending(*YARN_CODES[code])
     if code is not None:
         return process_ended(code, tail or message, memory)
     if SKEIN_FAILED in message or not message.strip():

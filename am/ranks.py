@@ -13,7 +13,7 @@ from typing import Any
 
 from yarnps.am.budget import Budget
 from yarnps.am.decisions import Incarnation
-from yarnps.am.decode import Memory
+from yarnps.protocol import control_pb2 as pb
 
 # Phases of a rank. `waiting`: for its back-off; `asked`: for a grant; `granted`: for its agent;
 # `starting`: for its processes' first start; `running`; `restarting`: the agent does it in place;
@@ -30,7 +30,6 @@ class ProcessState:
     id: int
     alive: bool = True
     said_hello: bool = False
-    since: float = 0.0
     error: str = ""  # what its program has reported before its end
     traceback: str = ""
     user_error: bool = False
@@ -59,6 +58,7 @@ class Rank:
     deaths: int = 0
     refusals: int = 0  # requests in a row that the cluster refused
     note: str = ""
+    last: list[str] = field(default_factory=lambda: ["", "", ""])  # container, node, log address
     processes: dict[int, ProcessState] = field(default_factory=dict)
 
     @property
@@ -76,6 +76,15 @@ class Rank:
         """Its live incarnations."""
         return tuple(self.incarnation(p) for p, state in self.processes.items() if state.alive)
 
+    def end(self, phase: str, note: str = "") -> None:
+        """Nothing more is to be started for it."""
+        self.phase, self.note = phase, note
+        self.ask_at = self.up_by = self.told_at = None
+
+    def wait(self, until: float, note: str) -> None:
+        """Its next request is to be made then."""
+        self.phase, self.ask_at, self.note = "waiting", until, note
+
     @property
     def up(self) -> bool:
         """Whether every process of it runs and has said hello."""
@@ -87,7 +96,9 @@ class Rank:
         return Incarnation(self.container, process, state.start, state.id)
 
     def forget_container(self) -> None:
-        """The container is gone or given up."""
+        """The container is gone or given up; for people it stays the one to look at."""
+        if self.container:
+            self.last = [self.container, self.node, self.log_url]
         self.nonce = self.container = self.node = self.log_url = self.address = ""
         self.told_at = self.running_since = None
         self.processes = {}
@@ -116,11 +127,14 @@ class Vitals:
     memory: int | None = None
     memory_peak: int | None = None
 
-    def hear(self, now: float) -> None:
+    def hear(self, now: float, heartbeat: pb.Heartbeat | None = None) -> None:
         """Something has come from its agent."""
         self.silent_s = 0.0
         self.last_heard = now
-
-    def memory_of(self, limit: int | None) -> Memory:
-        """For decoding an end."""
-        return Memory(limit=limit, peak=self.memory_peak)
+        if heartbeat is None or not heartbeat.usage:
+            return
+        self.cpu_percent = sum(usage.cpu_percent for usage in heartbeat.usage)
+        self.memory = sum(usage.memory_bytes for usage in heartbeat.usage)
+        # The processes' peaks need not have been at one time: an upper bound.
+        peak = sum(usage.memory_peak_bytes for usage in heartbeat.usage)
+        self.memory_peak = max(peak, self.memory, self.memory_peak or 0)

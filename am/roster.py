@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hmac
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from yarnps.am import decode
-from yarnps.am.decisions import Died, Incarnation, Limits, Work
+from yarnps.am.decisions import Died, Expiry, Incarnation, Limits, Note, Work
 from yarnps.am.decode import Ending, Memory
 from yarnps.am.ranks import WITH_AGENT, ProcessState, Rank, Vitals
 from yarnps.causes import Cause
@@ -64,11 +64,37 @@ def exit_of(
 
 
 def overdue(
+    ranks: Collection[Rank],
+    vitals: Mapping[str, Vitals],
+    now: float,
+    limits: Limits,
+    has_files: Callable[[str], bool],
+) -> list[Expiry]:
+    """The limits that have run out, at most one per rank."""
+    kinds = {
+        rank.name: _overdue(rank, vitals.get(rank.container), now, limits, has_files)
+        for rank in ranks
+    }
+    registered = [(r.node, v) for r in ranks if (v := vitals.get(r.container)) and v.registered]
+    silent = Counter(node for node, v in registered if v.silent_s >= limits.silence / 2)
+    heard = {node for node, v in registered if v.silent_s < limits.silence / 2}
+    out = []
+    for rank in ranks:
+        kind = kinds[rank.name]
+        if kind == "silence" and silent[rank.node] > 1 and rank.node not in heard:
+            # Several containers and none of them heard: the node, long before YARN says so.
+            kind = "node"
+        if kind:
+            out.append(Expiry(kind, rank.role, rank.rank, rank.container))
+    return out
+
+
+def _overdue(
     rank: Rank,
     vitals: Vitals | None,
     now: float,
     limits: Limits,
-    known_nodes: Mapping[str, bool],
+    has_files: Callable[[str], bool],
 ) -> str:
     """Which limit of a rank has run out; empty: none."""
     if rank.ended:
@@ -80,7 +106,8 @@ def overdue(
     if vitals is None:
         return ""
     if rank.phase == "granted":
-        limit = limits.register if rank.node in known_nodes else limits.localise
+        # On a node that is new to the job its files are fetched first.
+        limit = limits.register if has_files(rank.node) else limits.localise
         return "register" if vitals.silent_s >= limit else ""
     if rank.phase in WITH_AGENT and vitals.silent_s >= limits.silence:
         return "silence"
@@ -90,6 +117,9 @@ def overdue(
 
 def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
     """The ending that a limit means."""
+    if kind == "node":
+        text = f"no container of this job on {rank.node} was heard of for {limits.silence:.0f} s"
+        return Ending(Cause.NODE_LOST, text)
     if kind == "silence":
         text = f"its container was not heard of for {limits.silence:.0f} s"
         return Ending(Cause.SILENT, text)
@@ -98,24 +128,6 @@ def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
         return Ending(Cause.LAUNCH, text)
     text = f"its agent has not started its process within {limits.process_start:.0f} s"
     return Ending(Cause.LAUNCH, text)
-
-
-def early_end(rank: Rank, ending: Ending, *, certain: bool) -> Ending:
-    """A container that ended before its agent had started anything, as far as YARN tells."""
-    where = f" on {rank.node}" if rank.node else ""
-    if not certain:
-        text = f"its container{where} ended before the agent reported: {ending.text}"
-        return Ending(Cause.LAUNCH, text, traceback=ending.traceback)
-    text = (
-        f"no container of this job came up; this one{where} ended before its agent reported. Most "
-        f"likely the nodes lack the job's Python or its packages: {decode.ENVIRONMENT_REMEDY}"
-    )
-    return Ending(Cause.ENVIRONMENT, text, certain=True, traceback=ending.traceback)
-
-
-def with_certainty(ending: Ending, certain: bool) -> Ending:
-    """The same ending, as certain as said."""
-    return dataclasses.replace(ending, certain=certain)
 
 
 def death(
@@ -145,8 +157,6 @@ def death(
 def final_words(rank: Rank, ending: Ending) -> tuple[Cause, str]:
     """Cause and sentence of giving up."""
     if ending.certain or not rank.budget.exhausted:
-        if ending.cause is Cause.START_TIMEOUT:
-            return ending.cause, ending.text
         return ending.cause, f"{rank.name}: {ending.text}"
     most = rank.budget.max_restarts
     tries = (
@@ -155,6 +165,22 @@ def final_words(rank: Rank, ending: Ending) -> tuple[Cause, str]:
         else (f"it has used up its {most} restarts (max_restarts)")
     )
     return rank.budget.final_cause(ending.cause), f"{rank.name}: {ending.text}; {tries}"
+
+
+def note(rank: Rank, text: str) -> Note:
+    """A note about a rank."""
+    return Note(f"{rank.name}: {text}", rank.role, rank.rank, rank.container)
+
+
+def missing(ranks: Iterable[Rank]) -> list[str]:
+    """Who is not up and why."""
+    return [f"{r.name} ({waits_for(r)})" for r in ranks if not r.up and not r.ended]
+
+
+def some_of(texts: Sequence[str], most: int = 5) -> str:
+    """The first few of many, and how many more there are."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
 
 
 def waits_for(rank: Rank) -> str:
@@ -200,12 +226,15 @@ def row(rank: Rank, vitals: Vitals | None, memory_limit: int | None, now: float)
     ):
         state = "lost"
         note = f"its agent is gone; not heard of for {vitals.silent_s:.0f} s"
+    container, node, logs = (
+        (rank.container, rank.node, rank.log_url) if rank.container else rank.last
+    )
     return Process(
         role=rank.role,
         rank=rank.rank,
         state=state,
-        node=rank.node,
-        container=rank.container,
+        node=node,
+        container=container,
         incarnation=rank.starts,
         cpu_percent=vitals.cpu_percent if vitals else None,
         memory=vitals.memory if vitals else None,
@@ -214,5 +243,5 @@ def row(rank: Rank, vitals: Vitals | None, memory_limit: int | None, now: float)
         last_heard=vitals.last_heard if vitals else None,
         deaths=rank.deaths,
         note=note,
-        logs=rank.log_url,
+        logs=logs,
     )
