@@ -71,10 +71,12 @@ def command(
 def _start(job: Job, chosen: clusters.Cluster, dry_run: bool) -> JobView | None:
     """Check and start; None after a dry run."""
     if chosen.local:
-        from yarnps.client.local_submit import submit
-    else:
-        from yarnps.client.submission import submit
-    return submit(job, say, dry_run=dry_run)
+        from yarnps.client import local_submit
+
+        return local_submit.submit(job, say, dry_run=dry_run)
+    from yarnps.client import submission
+
+    return submission.submit(job, say, dry_run=dry_run)
 
 
 def _see_through(view: JobView, output: str, detach: bool, kill: bool, started: float) -> int:

@@ -275,7 +275,8 @@ class LocalView(JobView):
             )
 
     def store(self) -> Store:
-        return LocalStore(self.job.folder)
+        elsewhere = remembered(self.application)
+        return LocalStore(self.job.folder) if elsewhere is None else FilesStore(elsewhere)
 
     def look(self, events_after: int = 0) -> Sight:
         alive = self.job.am_alive()

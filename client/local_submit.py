@@ -6,6 +6,9 @@ ApplicationMaster starts, and ends it again when something is wrong.
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yarnps._errors import InputError, YarnpsError
@@ -29,12 +32,16 @@ def submit(spec: Job, say: Say, *, dry_run: bool = False) -> job.LocalView | Non
             f"a plain skein file (no `yarnps:` block) needs a Hadoop cluster: {spec.path}",
             "Use --cluster yarn or --cluster sandbox.",
         )
+    spec = on_this_machine(spec)
+    assert spec.block is not None
     checks.model(spec)
     if dry_run:
         checks.data(spec, say)
         return None
     started = local.start(spec)
     say(f"job: {started.application}, its folder is {started.folder}")
+    if spec.block.job_dir is not None:
+        job.remember(started.application, spec.block.job_dir)
     view = job.LocalView(started)
     try:
         checks.data(spec, say)
@@ -43,3 +50,33 @@ def submit(spec: Job, say: Say, *, dry_run: bool = False) -> job.LocalView | Non
         started.end()
         raise
     return view
+
+
+def on_this_machine(spec: Job) -> Job:
+    """The job with every address that has no scheme spelled out as a file of this machine.
+
+    A relative path starts at the job file's folder: the processes of the job run elsewhere. On a
+    machine that knows a cluster, a bare path would otherwise mean that cluster's file system.
+    """
+    block = spec.block
+    assert block is not None
+
+    def address(value: str) -> str:
+        if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", value):
+            return value
+        return f"file://{spec.folder / Path(value).expanduser()}"
+
+    def optional(value: str | None) -> str | None:
+        return None if value is None else address(value)
+
+    data = block.data.model_copy(
+        update={
+            "train": tuple(address(v) for v in checks.addresses(block.data.train)),
+            "test": tuple(address(v) for v in checks.addresses(block.data.test)) or None,
+        }
+    )
+    model = block.model.model_copy(
+        update={"path": optional(block.model.path), "init_from": optional(block.model.init_from)}
+    )
+    here = {"data": data, "model": model, "job_dir": optional(block.job_dir)}
+    return replace(spec, block=block.model_copy(update=here))
