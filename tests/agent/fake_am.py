@@ -55,7 +55,7 @@ class Session:
         return self.wait(lambda m: m.HasField("heartbeat"), nth).heartbeat
 
     def role_said(self, kind: str, nth: int = 1) -> pb.RoleSays:
-        return self.wait(lambda m: m.role.message.HasField(kind), nth).role  # type: ignore[arg-type]
+        return self.wait(lambda m: m.role.message.HasField(kind), nth).role
 
     def to_role(self, *, process: int = 0, **kind: Any) -> None:
         self.send(role=pb.ToRoleOf(process=process, message=pb.ToRole(**kind)))

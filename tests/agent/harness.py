@@ -9,8 +9,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import skein
+import skein.model
 from fake_am import LIMIT_S
 
 from yarnps.am.clusters import _processes as processes
@@ -20,7 +21,8 @@ class Pair:
     """The application's certificate and key."""
 
     def __init__(self) -> None:
-        made = skein.Security.new_credentials()
+        security: Any = skein.model.Security  # untyped
+        made = security.new_credentials()
         self.certificate: bytes = made.cert_bytes
         self.key: bytes = made.key_bytes
 

@@ -56,7 +56,10 @@ class Backlog:
         self._forget(now)
         kept = list(self._messages.items())
         for key, (_, _, message) in kept:
-            self._messages[key] = (now, True, message)
+            if message.role.message.WhichOneof("kind") in NOT_TWICE:
+                del self._messages[key]
+            else:
+                self._messages[key] = (now, True, message)
         return [message for _, (at, sent, message) in kept if not sent or now - at < KEEP_S]
 
 
