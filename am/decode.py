@@ -144,7 +144,7 @@ _MESSAGES: tuple[tuple[re.Pattern[str], _Make], ...] = tuple(
         ),
         (
             r"running beyond (?:the '?)?\w* ?'?memory limits?|running beyond the '\w+' limit"
-            r"|memory used|exceed\w* (?:its |their )?(?:physical |virtual )?memory limits?"
+            r"|[KMGT]?B of [\d.]+ ?[KMGT]?B (?:physical|virtual) memory used|exceed\w* (?:its |their )?(?:physical |virtual )?memory limits?"
             r"|under oom",
             _over_memory,
         ),
@@ -170,8 +170,7 @@ _MESSAGES: tuple[tuple[re.Pattern[str], _Make], ...] = tuple(
         ),
         (
             r"Failed to start, exception raised|Failed to launch|launch failed"
-            r"|terminated before launch|killed before being launched"
-            r"|Exception from container-launch(?!.*exit code)",
+            r"|terminated before launch|killed before being launched",
             _not_launched,
         ),
     )
@@ -208,22 +207,26 @@ def container_ended(message: str, memory: Memory | None = None, tail: str = "") 
         The last lines of its output, where the caller could get them.
     """
     memory = memory or Memory()
+    # What the container itself has printed must not be taken for YARN's words.
+    words, _, printed = message.partition("Last 4096 bytes of")
     for pattern, make in _MESSAGES:
-        match = pattern.search(message)
+        match = pattern.search(words)
         if match:
-            return make(match, message)
+            return make(match, words)
     if "Completed successfully" in message:
         return Ending(Cause.EXIT, "the container ended by itself, with exit status 0")
-    missing = _missing_package(tail) or _missing_package(message)
+    missing = _missing_package(tail or printed)
     if missing:
         return missing
-    code = exit_code(message)
+    code = exit_code(words)
     if code in YARN_CODES:
         return Ending(*YARN_CODES[code])
     if code is not None:
-        return process_ended(code, tail or message, memory)
+        return process_ended(code, tail or printed, memory)
     if SKEIN_FAILED in message or not message.strip():
         return _unexplained(memory)
+    if "container-launch" in message:
+        return Ending(Cause.LAUNCH, f"the container did not start: {first_line(message)}")
     return Ending(Cause.UNKNOWN, f"the container ended: {first_line(message)}", unexplained=True)
 
 
@@ -319,11 +322,22 @@ def _probably_memory(text: str, memory: Memory) -> Ending:
     return Ending(Cause.MEMORY, f"{text}, probably for memory ({memory}); {MEMORY_REMEDY}")
 
 
+# Our own exceptions that tell of a mistake; their sentence needs no traceback.
+_USER_ERRORS = {
+    "DataError": Cause.DATA,
+    "InputError": Cause.INPUT,
+    "JobFileError": Cause.INPUT,
+}
+
+
 def program_failed(error: str, traceback: str, *, user_error: bool) -> Ending:
     """Decode an exception that a role has reported before it ended."""
     missing = _missing_package(traceback) or _missing_package(error)
     if missing:
         return missing
+    kind, _, rest = first_line(error).partition(": ")
+    if user_error and rest and kind.rpartition(".")[2] in _USER_ERRORS:
+        return Ending(_USER_ERRORS[kind.rpartition(".")[2]], rest, certain=True)
     text = f"the program raised an exception: {first_line(error)}"
     return Ending(Cause.SCRIPT, text, certain=user_error, traceback=traceback)
 
