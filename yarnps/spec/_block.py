@@ -263,7 +263,7 @@ class Network(Section):
 
     interface: Text | None = Field(
         default=None,
-        description="Network interface that servers listen on. Not given: the one that reaches the AM.",
+        description="Network interface of the servers. Not given: the one that reaches the AM.",
     )
 
 
@@ -278,7 +278,7 @@ class Block(Section):
     )
     app: Text | None = Field(
         default=None,
-        description="A built-in program: `ftrl`. Not given: `services.worker.script` is the program.",
+        description="A built-in program: `ftrl`. Not given: `services.worker.script`.",
     )
     params: dict[str, Any] = Field(
         default_factory=dict,
@@ -316,7 +316,7 @@ class Block(Section):
     network: Network = Field(default_factory=Network)
     job_dir: Text | None = Field(
         default=None,
-        description="The job directory. Not given: `.yarnps/<application id>/` in your home folder.",
+        description="The job directory. Not given: `.yarnps/<application id>/` in your home.",
     )
     retention: Duration = Field(
         default=2_592_000.0, description="`yarnps clean` removes job directories older than this."

@@ -21,7 +21,11 @@ from ._walk import nearest
 from ._yaml import Path, Place, format_path
 
 ROLE_MIN_BYTES: Final = 320 * MIB  # a Python process with one numba kernel is 150 MB
+AM_MIN_BYTES: Final = 400 * MIB  # skein's Java AM is 215 MB, ours with its supervisor 170 MB
 RETRY_SUFFIX: Final = "-retry"
+PACKAGE_FOLDER: Final = "yarnps_pkg"
+JOB_FILE: Final = "yarnps-job.json"
+_RESERVED: Final = (PACKAGE_FOLDER, JOB_FILE, ".skein.crt", ".skein.pem", ".skein.sh")
 APP_METRICS: Final = {"ftrl": ("test_auc", "test_logloss")}
 _COLUMN_FORMATS: Final = ("csv", "parquet")
 _FORMATS: Final = ("libsvm", "text", "custom", *_COLUMN_FORMATS)
@@ -49,6 +53,13 @@ class _Checker:
     def number(self, *path: str, default: int) -> int:
         value = self.get(*path)
         return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+    def size(self, *path: str) -> int | None:
+        """Bytes of a `memory`; None when it is not one (its own check says so)."""
+        try:
+            return parse_size(self.get(*path), unit=MIB)
+        except ValueError:
+            return None
 
     def add(self, path: Path, message: str, near: str = "") -> None:
         place = place_of(path, self.places)
@@ -134,6 +145,16 @@ def _master(c: _Checker) -> None:
             "not with a yarnps block: each job gets a key pair of its own",
         )
 
+    path = ("master", "resources", "memory")
+    memory = c.size(*path)
+    if memory is not None and 0 < memory < AM_MIN_BYTES:
+        least = format_size(AM_MIN_BYTES)
+        c.add(path, f"{format_size(memory)} is too small for the AM: expected at least {least}")
+    for holder in (("master",), ("services", "server"), ("services", "worker")):
+        for target in c.mapping(*holder, "files"):
+            if target.removeprefix("./") in _RESERVED:
+                c.add((*holder, "files", target), "yarnps itself brings a file of this name")
+
 
 def _roles(c: _Checker) -> None:
     services = c.mapping("services")
@@ -187,11 +208,7 @@ def _roles(c: _Checker) -> None:
 
 def _role_memory(c: _Checker, role: str) -> None:
     path = ("services", role, "resources", "memory")
-    value = c.get(*path)
-    try:
-        memory = parse_size(value, unit=MIB)
-    except ValueError:
-        return  # the field's own check says so
+    memory = c.size(*path) or 0
     vcores = c.number("services", role, "resources", "vcores", default=1)
     processes = max(1, vcores) if role == "server" else 1
     if 0 < memory < ROLE_MIN_BYTES:

@@ -56,10 +56,7 @@ def read_sites(site: Sequence[FilePath] | None) -> list[Tree]:
     for path, needed in files:
         if not needed and not path.exists():
             continue
-        text, tree = read_tree(path, str(path))
-        if tree.data is None and not text.strip() and path.exists() and not tree.places:
-            tree.problems = [p for p in tree.problems if not p.message.startswith("is empty")]
-        trees.append(tree)
+        trees.append(read_tree(path, str(path))[1])
     return trees
 
 

@@ -56,6 +56,8 @@ def load(
         merged = overlay(merged, layer)
     problems = list(merged.problems)
     data = merged.data if isinstance(merged.data, dict) else None
+    if tree.data is None and not tree.problems:
+        problems.append(Problem(0, "", "is empty: expected a mapping", source=source))
     if data is None or tree.data is None:
         raise job_file_error(source, problems)
     if has_block and data.get("yarnps") is None:

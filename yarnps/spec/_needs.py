@@ -8,13 +8,12 @@ from typing import Any, Final
 
 from yarnps._errors import Problem
 
+from ._checks import AM_MIN_BYTES
 from ._job import Job, Role
 from ._params import FtrlParams
 from ._render import DEFAULT_MASTER, retry_mib
 from ._units import MIB, format_size, parse_size
 
-# skein's Java AM is 215 MB resident, the Python AM with its supervisor about 170 MB.
-AM_BASE_BYTES: Final = 400 * MIB
 # Per container: its stream, membership, metrics and page row in Python, its record in Java.
 AM_BYTES_PER_CONTAINER: Final = 256 * 1024
 # Of a sparse table, upper bound: int64 key, float32 weight, z and n, and 16 bytes of hash slot
@@ -99,7 +98,7 @@ def needs(job: Job, limits: Limits | None = None) -> Needs:
     """
     asks = tuple(_asks(job, limits))
     containers = sum(ask.containers for ask in asks if ask.name != "master")
-    am_memory = AM_BASE_BYTES + containers * AM_BYTES_PER_CONTAINER
+    am_memory = AM_MIN_BYTES + containers * AM_BYTES_PER_CONTAINER
     problems = _refusals(job, asks, limits)
     warnings = [*_rounding(asks), *_am_warning(asks, am_memory, containers)]
     table_memory, table_need = _tables(job)

@@ -16,7 +16,7 @@ class FtrlParams(Section):
         default=None,
         ge=1,
         le=2**62,
-        description="Feature ids are hashed into this many buckets. Not given: ids are used as given.",
+        description="Feature ids are hashed into so many buckets. Not given: ids stay as they are.",
     )
     alpha: float = Field(
         default=0.1, gt=0, allow_inf_nan=False, description="Learning rate: alpha of the paper."

@@ -46,7 +46,8 @@ def spoken(value: Any, text: str = "") -> str:
     if isinstance(value, (int, float)):
         return f"the number {text or value}"
     if isinstance(value, str):
-        shown = value if len(value) <= 60 else value[:57] + "..."
+        written = text or value
+        shown = written if len(written) <= 60 else written[:57] + "..."
         return f"the text {shown!r}"
     return "a mapping" if isinstance(value, Mapping) else "a list"
 

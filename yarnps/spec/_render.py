@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from ._checks import PACKAGE_FOLDER, RETRY_SUFFIX
 from ._job import ROLES, Job, Role
 from ._units import MIB
 
-PACKAGE_FOLDER: Final = "yarnps_pkg"
-RETRY_SUFFIX: Final = "-retry"
 DEFAULT_MASTER: Final = {"memory": "1 GiB", "vcores": 1}
 DEFAULT_MAX_ATTEMPTS: Final = 2
 # Without these, skein's own pages fail with 500 on Java 16 and later.

@@ -72,14 +72,17 @@ def compose(text: str) -> yaml.Node | None:
 
 
 def parse(text: str, source: str) -> Tree:
-    """Read a YAML text; what is wrong with it is in the result's `problems`."""
+    """Read a YAML text; what is wrong with it is in the result's `problems`.
+
+    An empty text is not wrong: its data is None.
+    """
     tabs = list(_tabs(text, source))
     try:
         node = compose(text)
     except yaml.YAMLError as error:
         return Tree(problems=tabs or [_syntax(error, source)])
     if node is None:
-        return Tree(problems=[Problem(0, "", "is empty: expected a mapping", source=source)])
+        return Tree()
     reader = _Reader(source)
     data = reader.read(node, (), frozenset())
     if not reader.problems and not isinstance(data, dict):

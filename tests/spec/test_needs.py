@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from yarnps.spec import Ask, Job, Limits, needs
+
+Read = Callable[..., Job]
+
+MIB = 2**20
+GIB = 2**30
+LIMITS = Limits(min_memory=GIB, max_memory=4 * GIB, memory_step=512 * MIB, max_vcores=4)
+
+
+def test_what_is_asked_for(read: Read) -> None:
+    found = needs(read())
+    assert found.asks == (
+        Ask("master", 1, GIB, 1, GIB),
+        Ask("server", 2, GIB, 1, GIB),
+        Ask("worker", 3, GIB, 1, GIB),
+    )
+    assert (found.memory, found.vcores) == (6 * GIB, 6)
+    assert (found.problems, found.warnings) == ((), ())
+
+
+def test_the_am_needs_more_for_more_containers(read: Read) -> None:
+    small = needs(read())
+    assert small.am_memory == 400 * MIB + 5 * 256 * 1024
+    many = needs(read(sets=("services.worker.instances=4000", "yarnps.server.shards=256")))
+    assert many.am_memory == 400 * MIB + 4002 * 256 * 1024
+    assert many.warnings == (
+        "master.resources.memory: 1 GiB is little for 4002 containers: about 1.368 GiB is needed",
+    )
+
+
+def test_yarn_rounds_up(read: Read) -> None:
+    line = "  worker: {instances: 3, resources: {memory: 1100, vcores: 1}}"
+    found = needs(read({4: line}), LIMITS)
+    assert found.asks[2] == Ask("worker", 3, 1100 * MIB, 1, 1536 * MIB)
+    assert found.memory == 3 * GIB + 3 * 1536 * MIB
+    assert found.warnings == ("worker: YARN rounds 1.074 GiB up to 1.5 GiB",)
+    assert found.problems == ()
+
+
+def test_small_requests_get_the_minimum() -> None:
+    assert LIMITS.rounded(1) == GIB
+    assert LIMITS.rounded(GIB) == GIB
+    assert LIMITS.rounded(GIB + 1) == GIB + 512 * MIB
+
+
+def test_more_than_the_cluster_gives_is_refused(read: Read) -> None:
+    job = read(
+        {4: "  worker: {instances: 3, resources: {memory: 5 GiB, vcores: 8}}"},
+        "  retry_memory: 8",
+    )
+    assert [(p.line, f"{p.path}: {p.message}") for p in needs(job, LIMITS).problems] == [
+        (
+            4,
+            "services.worker.resources.memory: 5 GiB is more than this cluster gives one "
+            "container: at most 4 GiB",
+        ),
+        (
+            4,
+            "services.worker.resources.vcores: 8 is more than this cluster gives one "
+            "container: at most 4",
+        ),
+        (
+            9,
+            "yarnps.retry_memory: 8 times the servers' memory, 8 GiB, is more than this cluster "
+            "gives one container: at most 4 GiB",
+        ),
+    ]
+
+
+def test_tables_against_server_memory(read: Read) -> None:
+    fits = needs(read({}, "  params: {hash_buckets: 1048576}"))
+    assert fits.table_memory == int(GIB * 0.7)
+    assert fits.table_need == 26 * MIB
+    assert fits.warnings == ()
+    too_many = needs(read({}, "  params: {hash_buckets: 100000000}"))
+    assert too_many.warnings == (
+        "tables: up to 2.421 GiB on each server, where only 716.8 MiB may be used "
+        "(server.table_memory of services.server.resources.memory): "
+        "give servers more memory, or ask for more of them",
+    )
+    assert needs(read()).table_need is None
