@@ -7,6 +7,7 @@ from ._listing import Listing, list_input
 from ._opening import check_unchanged
 from ._reader import read_batches, read_file
 from ._records import BadRecord, FileChanged, RawBatch, Records, Rows, Split
+from ._sampling import Sample, sample
 from ._settings import CsvSettings, DataSettings
 
 __all__ = [
@@ -18,10 +19,12 @@ __all__ = [
     "RawBatch",
     "Records",
     "Rows",
+    "Sample",
     "Split",
     "check_unchanged",
     "hash64",
     "list_input",
     "read_batches",
     "read_file",
+    "sample",
 ]

@@ -57,7 +57,7 @@ class BadLog:
     def take(self) -> list[BadRecord]:
         """The records kept since the last call."""
         fresh, self._fresh = self._fresh, []
-        return fresh
+        return sorted(fresh, key=lambda record: record.line)
 
 
 def _is_later_part(split: Split) -> bool:

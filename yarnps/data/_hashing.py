@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 
 _POSITIVE = (1 << 63) - 1
+_noted: dict[int, str] | None = None
 
 
 def hash64(text: str | bytes) -> int:
@@ -19,4 +22,18 @@ def hash64(text: str | bytes) -> int:
     7896211222577040420
     """
     data = text.encode() if isinstance(text, str) else text
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & _POSITIVE
+    key = int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & _POSITIVE
+    if _noted is not None:
+        _noted[key] = data.decode("utf-8", "backslashreplace")
+    return key
+
+
+@contextmanager
+def noting_names() -> Iterator[dict[int, str]]:
+    """Note the name behind each id that is made meanwhile, to show rows to a person."""
+    global _noted
+    _noted = names = {}
+    try:
+        yield names
+    finally:
+        _noted = None

@@ -136,3 +136,17 @@ def _float(token: bytes, name: str) -> np.float32:
 
 def _shown(token: bytes) -> str:
     return repr(token[:60].decode("utf-8", "backslashreplace"))
+
+
+def merge_repeated(rows: Rows) -> Rows:
+    """Add up the values of keys that a row has more than once; works in place where it can."""
+    if len(rows.keys) < 2:
+        return rows
+    from . import _libsvm_kernel
+
+    longest = int(np.diff(rows.indptr).max())
+    slots = HASH_SLOTS
+    while slots < 2 * longest:
+        slots *= 2
+    count = _libsvm_kernel.merge_rows(rows.keys, rows.values, rows.indptr, _new_slots(slots))
+    return Rows(rows.labels, rows.indptr, rows.keys[:count], rows.values[:count])

@@ -20,9 +20,19 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Block(NamedTuple):
-    """Whole lines. `start` is the place of their first byte in the (decompressed) file,
-    `line` the number of line feeds between the split's start and it, `bytes_read` what has been read of the
-    split as it is stored."""
+    """Whole lines.
+
+    Attributes
+    ----------
+    data
+        Their bytes, with line ends.
+    start
+        Place of the first byte in the (decompressed) file.
+    line
+        Line feeds between the split's start and this place.
+    bytes_read
+        How much of the split, as it is stored, has been read.
+    """
 
     data: bytes
     start: int

@@ -86,12 +86,11 @@ def list_input(addresses: str | Sequence[str], settings: DataSettings, *, worker
         _find(address, found, skipped)
     inputs = [found[address] for address in sorted(found)]
     _check_compression(inputs, settings)
-    notes = _inspect(inputs, settings)
+    _inspect(inputs, settings)
     with ThreadPoolExecutor(THREADS) as pool:
         for item, blocks in zip(inputs, pool.map(_blocks, inputs), strict=True):
             item.blocks = blocks
-    for item in inputs:
-        notes += [note for note in item.files.notes if note not in notes]
+    notes = list(dict.fromkeys(note for item in inputs for note in item.files.notes))
     total = sum(item.info.size for item in inputs)
     size = settings.split_size or auto_split_size(total, workers)
     splits: list[Split] = []
@@ -204,19 +203,28 @@ def _check_compression(inputs: list[_Found], settings: DataSettings) -> None:
             )
 
 
-def _inspect(inputs: list[_Found], settings: DataSettings) -> list[str]:
+def _inspect(inputs: list[_Found], settings: DataSettings) -> None:
     """Look into files that carry their columns' names: all must have the ones that are needed."""
     if settings.format == "csv":
         from ._csv import check_columns
 
-        check_columns([(item.address, item.info.size) for item in inputs], settings)
+        check_columns(
+            [
+                (item.address, item.info.size, item.info.modified_ms, _folder_names(item))
+                for item in inputs
+            ],
+            settings,
+        )
     elif settings.format == "parquet":
         from ._parquet import inspect_files
 
-        cuts = inspect_files([item.address for item in inputs], settings)
+        cuts = inspect_files([(item.address, _folder_names(item)) for item in inputs], settings)
         for item, places in zip(inputs, cuts, strict=True):
             item.cuts = places
-    return []
+
+
+def _folder_names(item: _Found) -> list[str]:
+    return [name for name, _ in partition_of(item.info.path)]
 
 
 def _blocks(item: _Found) -> list[BlockHosts]:
