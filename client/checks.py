@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from yarnps._errors import DataError, InputError
@@ -60,49 +62,98 @@ def expanded(path: str, job: Job) -> str:
     return path.replace("{date}", time.strftime("%Y-%m-%d")).replace("{name}", job.name)
 
 
-def data(job: Job, say: Say) -> None:
-    """List the input and try the first records, the way the program will read them.
+@dataclass(frozen=True)
+class Found:
+    """One input as it was listed and sampled."""
+
+    files: int
+    bytes: int
+    splits: int
+    skipped: tuple[tuple[str, str], ...]
+    records: tuple[str, ...]  # the first few, as the program will see them
+    problems: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+def look(job: Job, name: str) -> Found | None:
+    """List `data.<name>` and read its first records; None when the job has no such input.
 
     Raises
     ------
     DataError
-        Nothing matches, a file cannot be read, or more of the sample is wrong than is allowed.
+        Nothing matches, or a file cannot be read.
     """
-    if job.block is None:
-        return
+    block = job.block
+    given = addresses(getattr(block.data, name)) if block is not None else []
+    if block is None or not given:
+        return None
     from yarnps.data import DataSettings, list_input, sample
 
-    settings = DataSettings.from_block(job.block)
+    if block.data.parse is not None:
+        # The user's function lies beside the job file, as it will beside the container's files.
+        sys.path.insert(0, str(job.folder))
+    settings = DataSettings.from_block(block)
     workers = job.roles["worker"].instances if "worker" in job.roles else 1
-    for name in ("train", "test"):
-        given = addresses(getattr(job.block.data, name))
-        if not given:
-            continue
-        listing = list_input(given, settings, workers=workers)
-        if not listing.splits:
-            raise DataError(
-                f"data.{name} has no input: {', '.join(given)}",
-                "The files are empty, or hidden (`_SUCCESS`, dot files and the like are no input).",
-            )
-        say(
-            f"data.{name}: {count(listing.files)} files, {size(listing.bytes)}, "
-            f"{count(len(listing.splits))} splits"
+    listing = list_input(given, settings, workers=workers)
+    if not listing.splits:
+        raise DataError(
+            f"data.{name} has no input: {', '.join(given)}",
+            "The files are empty, or hidden (`_SUCCESS`, dot files and the like are no input).",
         )
-        for path, why in listing.skipped:
+    sampled = sample(listing, settings, records=SAMPLE_RECORDS)
+    return Found(
+        files=_number(listing.files),
+        bytes=int(listing.bytes),
+        splits=len(listing.splits),
+        skipped=tuple((str(path), str(why)) for path, why in listing.skipped),
+        records=tuple(str(r) for r in sampled.records),
+        problems=tuple(_problem(p) for p in sampled.problems),
+    )
+
+
+def data(job: Job, say: Say) -> None:
+    """The input must be there, and read as the job file says.
+
+    Raises
+    ------
+    DataError
+        Nothing matches, a file cannot be read, or a record of the sample cannot be read.
+    """
+    for name in ("train", "test"):
+        found = look(job, name)
+        if found is None:
+            continue
+        say(
+            f"data.{name}: {count(found.files)} files, {size(found.bytes)}, "
+            f"{count(found.splits)} splits"
+        )
+        for path, why in found.skipped:
             say(f"data.{name}: left out: {path}: {why}")
-        problems = list(sample(listing, settings, records=SAMPLE_RECORDS).problems)
-        if problems and not tolerated(job):
-            raise DataError(
-                f"data.{name} does not read as {job.block.data.format}: "
-                + "\n".join(_problem(p) for p in problems[:3]),
-                "Correct data.format or the file, or allow for bad records with "
-                "data.max_bad_records.\n`yarnps validate --data` shows records as they are read.",
-            )
+        if found.problems and not tolerated(job):
+            raise unreadable(job, name, found)
+
+
+def unreadable(job: Job, name: str, found: Found) -> DataError:
+    """The error for a sample that cannot be read."""
+    assert job.block is not None
+    return DataError(
+        f"data.{name} does not read as {job.block.data.format}:\n" + "\n".join(found.problems[:3]),
+        "Correct data.format or the file, or allow for bad records with data.max_bad_records.\n"
+        "`yarnps validate --data` shows records as they are read.",
+    )
 
 
 def tolerated(job: Job) -> bool:
     """Whether the job file allows for records that cannot be read."""
     return bool(job.block and job.block.data.max_bad_records)
+
+
+def _number(value: Any) -> int:
+    """A count, given as such or as what is counted."""
+    return value if isinstance(value, int) else len(value)
 
 
 def _problem(problem: Any) -> str:

@@ -125,12 +125,18 @@ def prepare(wanted: str | None, folder: Path, cache: ArchiveCache | None, say: S
     if scheme == "conda":
         return _packed(str(conda_prefix(rest) / "bin" / "python"), wanted, cache, say)
     if scheme == "docker":
-        env = {
-            "YARN_CONTAINER_RUNTIME_TYPE": "docker",
-            "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": rest,
-        }
-        return Environment(f"Docker image {rest}", ("PYTHON=python3",), env=env)
+        return _docker(rest)
     return _archive(wanted, folder, cache)
+
+
+def describe(wanted: str | None) -> Environment:
+    """The environment as `render` shows it: nothing is looked for, packed or uploaded."""
+    scheme, _, rest = (wanted or "").partition("://")
+    if wanted is None or scheme == "python":
+        return _at_path(rest if wanted else sys.executable, "")
+    if scheme == "docker":
+        return _docker(rest)
+    return Environment(wanted, (UNPACKED,), {ENV_FOLDER: f"<{wanted}, as an archive>"})
 
 
 def local_python(wanted: str | None, folder: Path) -> str:
@@ -157,6 +163,14 @@ def local_python(wanted: str | None, folder: Path) -> str:
         )
     interpreter.check(interpreter.ask(python))
     return python
+
+
+def _docker(image: str) -> Environment:
+    env = {
+        "YARN_CONTAINER_RUNTIME_TYPE": "docker",
+        "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": image,
+    }
+    return Environment(f"Docker image {image}", ("PYTHON=python3",), env=env)
 
 
 def _at_path(path: str, description: str) -> Environment:

@@ -102,8 +102,13 @@ def all_jobs() -> list[LocalJob]:
     return [LocalJob(p.name, p) for p in sorted(folder.glob("local_*")) if p.is_dir()]
 
 
-def start(job: Job) -> LocalJob:
+def start(job: Job, python: str = sys.executable) -> LocalJob:
     """Start a job's ApplicationMaster; it goes on when this process ends.
+
+    Parameters
+    ----------
+    python
+        The interpreter of all the job's processes.
 
     Raises
     ------
@@ -116,6 +121,7 @@ def start(job: Job) -> LocalJob:
         folder.mkdir()
         (folder / JOB_FILE).write_text(job.to_json())
         new_credentials().write(folder)
+        path = _our_package(folder) if python != sys.executable else ""
     except OSError as error:
         raise ClusterError(
             f"the job's folder cannot be written: {error.filename}: {error.strerror}",
@@ -127,9 +133,11 @@ def start(job: Job) -> LocalJob:
         "YARNPS_APPLICATION": made.application,
         "YARNPS_JOB_DIR": job.block.job_dir if job.block and job.block.job_dir else made.address,
     }
+    if path:
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH"))))
     with open(folder / "stdout", "ab") as out, open(folder / "stderr", "ab") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "yarnps.am.supervisor"],
+            [python, "-m", "yarnps.am.supervisor"],
             cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,
@@ -140,6 +148,19 @@ def start(job: Job) -> LocalJob:
     known = {"pid": process.pid, "started": process_started(process.pid) or 0}
     (folder / PROCESS_FILE).write_text(json.dumps(known))
     return made
+
+
+def _our_package(folder: Path) -> str:
+    """Put yarnps itself beside the job: another interpreter may have none, or another version."""
+    import io
+    import zipfile
+
+    from yarnps.client.package import archive
+
+    target = folder / "yarnps_pkg"
+    with zipfile.ZipFile(io.BytesIO(archive())) as file:
+        file.extractall(target)
+    return str(target)
 
 
 def _new_folder() -> LocalJob:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yarnps._errors import InputError, YarnpsError
-from yarnps.client import checks, job, local
+from yarnps.client import checks, environments, job, local
 from yarnps.client.output import Say
 
 if TYPE_CHECKING:
@@ -34,11 +34,12 @@ def submit(spec: Job, say: Say, *, dry_run: bool = False) -> job.LocalView | Non
         )
     spec = on_this_machine(spec)
     assert spec.block is not None
+    python = environments.local_python(spec.block.environment, spec.folder)
     checks.model(spec)
     if dry_run:
         checks.data(spec, say)
         return None
-    started = local.start(spec)
+    started = local.start(spec, python)
     say(f"job: {started.application}, its folder is {started.folder}")
     if spec.block.job_dir is not None:
         job.remember(started.application, spec.block.job_dir)

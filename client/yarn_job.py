@@ -62,7 +62,7 @@ class YarnView(JobView):
         super().__init__(application, credentials)
         self._job_dir = job_dir
         self._store: Store | None = None
-        self._manager = rm.ResourceManager.of(hadoop_conf.load())
+        self.manager = rm.ResourceManager.of(hadoop_conf.load())
         self._report: Report | None = None
         self._note = ""
         self._reported_at = 0.0
@@ -114,7 +114,7 @@ class YarnView(JobView):
             The RM cannot be reached.
         """
         try:
-            return self._manager.application(self.application)
+            return self.manager.application(self.application)
         except KeyError:
             raise InputError(
                 f"the resource manager knows no such application: {self.application}",
@@ -137,7 +137,7 @@ class YarnView(JobView):
 
     def _queue_note(self, name: str) -> str:
         try:
-            queue = rm.find_queue(self._manager.queues(), name)
+            queue = rm.find_queue(self.manager.queues(), name)
         except (ClusterError, KeyError):
             return ""
         return "" if queue is None else queue_text(queue)
