@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 def _fields(model: type[BaseModel], path: str) -> Iterator[tuple[str, str | None]]:
     for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
+        kind: Any = field.annotation
+        if hasattr(kind, "model_fields"):
             yield from _fields(kind, f"{path}.{name}")
         else:
             yield f"{path}.{name}", field.description

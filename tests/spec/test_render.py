@@ -30,7 +30,8 @@ TENSORBOARD = (
 
 def accepted(spec: dict[str, Any]) -> ApplicationSpec:
     """As skein understands it, which refuses what it does not know."""
-    return ApplicationSpec.from_dict(spec)
+    understood: ApplicationSpec = ApplicationSpec.from_dict(spec)
+    return understood
 
 
 def test_roles_wait_for_the_am(read: Read, folder: Path) -> None:

@@ -23,7 +23,7 @@ from ._units import (
     format_duration,
     format_size,
 )
-from ._walk import bare
+from ._walk import bare, is_model
 
 _INTRODUCTION: Final = """\
 # Job file
@@ -118,7 +118,7 @@ def _section(model: type[BaseModel], path: str, titled: bool = True) -> Iterator
     yield _table(model)
     for name, field in model.model_fields.items():
         inner = bare(field.annotation)
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        if is_model(inner):
             yield from _section(inner, f"{path}.{name}")
 
 
@@ -139,7 +139,7 @@ def _kind(field: FieldInfo) -> str:
             return _NAMED[mark.func]
     if get_origin(annotation) is Literal:
         return " / ".join(f"`{value}`" for value in get_args(annotation))
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if is_model(annotation):
         return "mapping"
     if get_origin(annotation) is dict:
         return "mapping"

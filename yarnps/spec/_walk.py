@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import types
 from functools import cache
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -25,11 +25,16 @@ def bare(annotation: Any) -> Any:
     return annotation
 
 
+def is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether a type is a model; Python 3.10 takes `dict[str, int]` for a class, too."""
+    return isinstance(kind, type) and get_origin(kind) is None and issubclass(kind, BaseModel)
+
+
 def annotation_at(path: Path, root: Any = Application) -> Any:
     """The type of the value at a path; None where the models do not know the path."""
     here = bare(root)
     for step in path:
-        if isinstance(here, type) and issubclass(here, BaseModel):
+        if is_model(here):
             info = here.model_fields.get(str(step))
             if info is None:
                 return None
@@ -45,7 +50,7 @@ def annotation_at(path: Path, root: Any = Application) -> Any:
 def keys_at(path: Path) -> tuple[str, ...]:
     """Known keys of the mapping at a path."""
     here = annotation_at(path)
-    if isinstance(here, type) and issubclass(here, BaseModel):
+    if is_model(here):
         return tuple(here.model_fields)
     return ROLE_NAMES if path == ("services",) else ()
 
@@ -54,7 +59,7 @@ def keys_at(path: Path) -> tuple[str, ...]:
 def paths_below(path: Path) -> tuple[Path, ...]:
     """Every known key below a path; below `services`, those of the roles."""
     here = annotation_at(path)
-    if not (isinstance(here, type) and issubclass(here, BaseModel)):
+    if not is_model(here):
         names: tuple[str, ...] = ROLE_NAMES if path == ("services",) else ()
     else:
         names = tuple(here.model_fields)
