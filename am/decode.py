@@ -144,7 +144,8 @@ _MESSAGES: tuple[tuple[re.Pattern[str], _Make], ...] = tuple(
         ),
         (
             r"running beyond (?:the '?)?\w* ?'?memory limits?|running beyond the '\w+' limit"
-            r"|[KMGT]?B of [\d.]+ ?[KMGT]?B (?:physical|virtual) memory used|exceed\w* (?:its |their )?(?:physical |virtual )?memory limits?"
+            r"|[KMGT]?B of [\d.]+ ?[KMGT]?B (?:physical|virtual) memory used"
+            r"|exceed\w* (?:its |their )?(?:physical |virtual )?memory limits?"
             r"|under oom",
             _over_memory,
         ),
@@ -276,7 +277,11 @@ def _missing_package(tail: str) -> Ending | None:
     end = "\n".join(tail.strip().splitlines()[-3:])
     module = _MODULE.search(end)
     if module:
-        what = f"the environment of the containers lacks the package {module[1].split('.')[0]}"
+        name = module[1].partition(".")[0]
+        what = (
+            f"the environment of the containers lacks the package {name} (a module of your own "
+            "goes into the service's files)"
+        )
     else:
         library = _LIBRARY.search(end)
         if library is None:

@@ -72,6 +72,7 @@ class Members:
     def start(self, now: float, nodes: int = 0) -> list[Decision]:
         """Ask for every rank's container. `nodes`: how many the cluster has."""
         self._deaths.nodes.node_count = nodes
+        self._ticked = now
         for rank in self._ranks.values():
             rank.up_by = now + self.settings.limits.start_timeout
         return [self._requests.ask(rank) for rank in self._ranks.values()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from yarnps.am.outcome import Facts, Failure, Killed, RoleRule, decide, diagnostics
@@ -19,7 +21,7 @@ def worker(rank: int, cause: Cause = Cause.SIGNAL, traceback: str = "") -> Failu
 
 SERVER = Failure(Cause.MEMORY, "server 1: full", "server", 1)
 MODEL = Failure(Cause.MODEL, "the model could not be written")
-DONE = {"plan_ended": True, "model_in_place": True}
+done = functools.partial(Facts, plan_ended=True, model_in_place=True)
 
 
 @pytest.mark.parametrize(
@@ -28,9 +30,9 @@ DONE = {"plan_ended": True, "model_in_place": True}
         (Facts(STRICT), None, "", ""),
         (Facts(STRICT, plan_ended=True), None, "", ""),
         (Facts(STRICT, model_in_place=True), None, "", ""),
-        (Facts(STRICT, **DONE), "SUCCEEDED", "", ""),
-        (Facts(STRICT, **DONE, failures=[worker(0)]), "SUCCEEDED", "", ""),
-        (Facts(STRICT, **DONE, killed=KILL), "SUCCEEDED", "", ""),
+        (done(STRICT), "SUCCEEDED", "", ""),
+        (done(STRICT, failures=[worker(0)]), "SUCCEEDED", "", ""),
+        (done(STRICT, killed=KILL), "SUCCEEDED", "", ""),
         (Facts(STRICT, killed=KILL), "KILLED", "killed_by_user", "by ada"),
         (Facts(STRICT, killed=KILL, failures=[worker(0)]), "KILLED", "killed_by_user", "by ada"),
         (Facts(STRICT, failures=[worker(0)]), "FAILED", "signal", "worker 0: bad"),
@@ -66,7 +68,7 @@ def test_the_rule(facts: Facts, state: str | None, code: str, says: str) -> None
 
 
 def test_skips_are_part_of_a_success() -> None:
-    outcome = decide(Facts(STRICT, **DONE, skipped_splits=2))
+    outcome = decide(done(STRICT, skipped_splits=2))
     assert outcome == Outcome("SUCCEEDED", skipped_splits=2)
     assert outcome is not None
     assert diagnostics(outcome) == "succeeded; 2 splits were skipped"
