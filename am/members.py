@@ -125,12 +125,12 @@ class Members:
         return out + self._requests.orphans(role)
 
     def container_changed(
-        self, info: ContainerInfo, now: float, *, peak: int | None = None, tail: str = ""
+        self, info: ContainerInfo, now: float, tail: str = "", peak: int | None = None
     ) -> list[Decision]:
         """What the cluster knows of a container.
 
-        For one that has ended, `peak` is what `peak_of` said, and `tail` its last output, where
-        that could be had; both make its cause clearer.
+        For one that has ended, `tail` is its last output, where that could be had, and `peak` what
+        `peak_of` said; both make its cause clearer.
         """
         rank = self._requests.rank_of(info.id)
         if rank is None:
@@ -244,7 +244,6 @@ class Members:
         container: str,
         exited: pb.RoleExited,
         now: float,
-        *,
         work: Work | None = None,
         peak: int | None = None,
     ) -> list[Decision]:
