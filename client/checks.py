@@ -11,10 +11,12 @@ from yarnps._errors import DataError, InputError
 from yarnps.client.output import Say, count, size
 
 if TYPE_CHECKING:
+    from yarnps.data import BadRecord
     from yarnps.spec import Job
 
 MANIFEST = "manifest.json"
 SAMPLE_RECORDS = 10
+BAD_SHOWN = 3
 
 
 def addresses(value: Any) -> list[str]:
@@ -71,7 +73,8 @@ class Found:
     splits: int
     skipped: tuple[tuple[str, str], ...]
     records: tuple[str, ...]  # the first few, as the program will see them
-    problems: tuple[str, ...]
+    bad: tuple[str, ...]  # the first few that cannot be read
+    problems: tuple[str, ...]  # why the job would fail
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -110,7 +113,8 @@ def look(job: Job, name: str) -> Found | None:
         splits=len(listing.splits),
         skipped=tuple((str(path), str(why)) for path, why in listing.skipped),
         records=tuple(str(r) for r in sampled.records),
-        problems=tuple(_problem(p) for p in sampled.problems),
+        bad=tuple(_bad(record) for record in sampled.bad),
+        problems=tuple(sampled.problems),
     )
 
 
@@ -132,23 +136,19 @@ def data(job: Job, say: Say) -> None:
         )
         for path, why in found.skipped:
             say(f"data.{name}: left out: {path}: {why}")
-        if found.problems and not tolerated(job):
+        if found.problems:
             raise unreadable(job, name, found)
 
 
 def unreadable(job: Job, name: str, found: Found) -> DataError:
     """The error for a sample that cannot be read."""
     assert job.block is not None
+    reasons = dict.fromkeys([*found.problems, *found.bad[:BAD_SHOWN]])
     return DataError(
-        f"data.{name} does not read as {job.block.data.format}:\n" + "\n".join(found.problems[:3]),
+        f"data.{name} does not read as {job.block.data.format}:\n" + "\n".join(reasons),
         "Correct data.format or the file, or allow for bad records with data.max_bad_records.\n"
         "`yarnps validate --data` shows records as they are read.",
     )
-
-
-def tolerated(job: Job) -> bool:
-    """Whether the job file allows for records that cannot be read."""
-    return bool(job.block and job.block.data.max_bad_records)
 
 
 def _number(value: Any) -> int:
@@ -156,10 +156,7 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) else len(value)
 
 
-def _problem(problem: Any) -> str:
-    """A bad record (or whatever text a reader has) as one line."""
-    if isinstance(problem, str):
-        return problem
-    where = f"{problem.path}:{problem.line}" if problem.line else problem.path
-    text = f" in {problem.text!r}" if problem.text else ""
-    return f"{where}: {problem.error}{text}"
+def _bad(record: BadRecord) -> str:
+    """A record that cannot be read, as one line."""
+    where = f"{record.path}:{record.line}" if record.line else record.path
+    return f"{where}: {record.error}" + (f" in {record.text!r}" if record.text else "")

@@ -120,8 +120,8 @@ def _data(
                 print(f"  left out: {path}: {why}")
             for record in found.records:
                 print(f"  {record}")
-        if found.problems and not checks.tolerated(job):
+        if found.problems:
             return answer, checks.unreadable(job, name, found)
-        for problem in found.problems:
-            say(f"data.{name}: {problem}")
+        for line in found.bad:
+            say(f"data.{name}: cannot be read, and is allowed for: {line}")
     return answer, None

@@ -136,7 +136,7 @@ def files_of(view: JobView, *, ended: bool) -> list[LogFile]:
         from yarnps.client.yarn_job import YarnView
 
         assert isinstance(view, YarnView)
-        found = list(_aggregated(view.application) if ended else _running(view))
+        found = list(aggregated(view.application) if ended else _running(view))
     if not found:
         raise InputError(
             f"there is no output of this job: {view.application}",
@@ -213,7 +213,7 @@ def content(text: str) -> str:
 # ---------------------------------------------------------------- YARN, ended
 
 
-def _aggregated(application: str) -> Iterator[LogFile]:
+def aggregated(application: str) -> Iterator[LogFile]:
     command = [need_yarn(os.environ), "logs", "-applicationId", application]
     try:
         done = subprocess.run(
