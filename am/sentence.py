@@ -38,7 +38,7 @@ def sentence(status: Status) -> str:
         return _with_waits(_training(status), status)
     if status.state == "EVALUATING":
         p = status.progress
-        text = f"Evaluating the model after epoch {p.epoch + 1} of {p.epochs}"
+        text = f"Evaluating the model after epoch {p.epoch} of {p.epochs}"
         return _with_waits(f"{text}: {p.splits_done} of {p.splits_total} splits", status)
     return _with_waits(f"Finishing: the model is being written to {status.model}", status)
 
@@ -49,7 +49,7 @@ def _with_waits(text: str, status: Status) -> str:
 
 def _training(status: Status) -> str:
     p = status.progress
-    text = f"Training: epoch {p.epoch + 1} of {p.epochs}, {p.rows:,} rows"
+    text = f"Training: epoch {p.epoch} of {p.epochs}, {p.rows:,} rows"
     if p.rows_total:
         text += f" of {p.rows_total:,} ({100 * p.fraction:.0f} %)"
     text += f", {p.rows_per_s:,.0f} rows/s"

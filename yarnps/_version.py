@@ -1,3 +1,3 @@
-"""The version, readable without the package's metadata (which does not travel to the nodes)."""
+"""The version, in a module of its own: the agent reads it without loading anything else."""
 
 VERSION = "0.1.0"

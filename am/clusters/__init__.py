@@ -1,0 +1,49 @@
+"""Where containers come from: YARN through skein, or processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from yarnps._errors import InputError
+from yarnps.am.clusters.base import Cluster, ContainerInfo
+from yarnps.spec import Job
+
+__all__ = ["Cluster", "ContainerInfo", "connect"]
+
+
+def connect(job: Job, folder: Path) -> Cluster:
+    """The cluster that this ApplicationMaster's process was started on."""
+    kind = os.environ.get("YARNPS_CLUSTER", "")
+    if kind == "local":
+        return _local(job, folder)
+    if kind == "yarn":
+        from yarnps.am.clusters.yarn import YarnCluster
+
+        return YarnCluster(job)
+    raise InputError(
+        f"YARNPS_CLUSTER must be yarn or local: {kind or 'not set'}",
+        "The ApplicationMaster is started by `yarnps submit`.",
+    )
+
+
+def _local(job: Job, folder: Path) -> Cluster:
+    from yarnps.am.clusters.local import LocalCluster, LocalRole
+
+    roles = {}
+    for name, role in job.roles.items():
+        service = (job.skein.get("services") or {}).get(name) or {}
+        files = {
+            target: str((job.folder / _source(value)).resolve())
+            for target, value in (service.get("files") or {}).items()
+        }
+        roles[name] = LocalRole(env=dict(role.env), files=files)
+    return LocalCluster(
+        folder.parent, os.environ["YARNPS_APPLICATION"], roles=roles, certificate=folder
+    )
+
+
+def _source(value: object) -> str:
+    """The path of a file in a skein specification: plain, or with its options."""
+    text = str(value["source"]) if isinstance(value, dict) else str(value)
+    return text.removeprefix("file://")

@@ -1,0 +1,130 @@
+"""``python -m yarnps.am``: the ApplicationMaster's process.
+
+Its working directory holds ``yarnps-job.json`` and the application's certificate pair. In the
+environment: ``YARNPS_CLUSTER`` (yarn or local), ``YARNPS_APPLICATION`` (local only) and
+``YARNPS_JOB_DIR`` (on YARN: without it, ``.yarnps/<application id>`` in the user's home folder).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from yarnps._version import VERSION
+from yarnps.am.clusters import connect
+from yarnps.am.clusters.base import Cluster
+from yarnps.am.config import Config
+from yarnps.am.shell import Shell
+from yarnps.am.supervisor import ENDED_MARK, EXIT_ATTEMPT_OVER, EXIT_ENDED
+from yarnps.files import home_address
+from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, JOB_JSON, JOB_YAML, JobDir
+from yarnps.spec import Job
+from yarnps.status import Outcome
+
+logger = logging.getLogger("yarnps.am")
+
+JOB_FILE = "yarnps-job.json"
+MASK = "***"
+
+
+def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
+    """What the state machine has to know."""
+    if job.block is None:
+        raise ValueError("this job file has no yarnps block")
+    home = os.environ.get("YARNPS_JOB_DIR") or job.block.job_dir
+    address = home or f"{home_address().rstrip('/')}/.yarnps/{cluster.application}"
+    model = job.block.model.path or f"{address}/model"
+    names = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "app": cluster.application,
+        "name": job.name,
+    }
+    for name, value in names.items():
+        model = model.replace("{" + name + "}", value)
+    return Config(
+        job=job,
+        application=cluster.application,
+        attempt=cluster.attempt,
+        job_dir=address,
+        model=model.rstrip("/"),
+        secret=(folder / ".skein.pem").read_bytes(),
+        version=VERSION,
+    )
+
+
+def masked(text: str, job: Job) -> str:
+    """The job file with the values of `env` blanked: they are where people keep secrets."""
+    values = {v for role in job.roles.values() for v in role.env.values() if len(v) > 3}
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, MASK)
+    return text
+
+
+def prepare(config: Config, job_dir: JobDir, folder: Path) -> Outcome | None:
+    """Claim the job directory. Returns the outcome when the job has ended for good already."""
+    job_dir.create()
+    ended = job_dir.read_json("outcome.json")
+    if ended is not None:
+        return Outcome(**ended)
+    if job_dir.newest_attempt() < config.attempt:
+        job_dir.claim(config.attempt, f"{os.uname().nodename} {os.getpid()}")
+    job_dir.write(JOB_YAML, masked(config.job.text, config.job).encode(), mode=0o600)
+    job_dir.write(JOB_JSON, masked(config.job.to_json(), config.job).encode(), mode=0o600)
+    job_dir.write(AM_CERTIFICATE, (folder / ".skein.crt").read_bytes(), mode=0o600)
+    job_dir.write(AM_KEY, (folder / ".skein.pem").read_bytes(), mode=0o600)
+    return None
+
+
+async def serve(folder: Path) -> int:
+    """Run the job of this folder; returns the exit status for the supervisor."""
+    job = Job.from_json((folder / JOB_FILE).read_text())
+    cluster = connect(job, folder)
+    await cluster.open()
+    config = make_config(job, cluster, folder)
+    job_dir = JobDir(config.job_dir)
+    ended = await asyncio.to_thread(prepare, config, job_dir, folder)
+    if ended is not None:
+        state = "SUCCEEDED" if ended.state == "SUCCEEDED" else "FAILED"
+        await cluster.finish(state, f"ended before this attempt: {ended.state}: {ended.cause}")
+        return EXIT_ENDED
+    certificate, key = (folder / ".skein.crt").read_bytes(), (folder / ".skein.pem").read_bytes()
+    shell = Shell(config, cluster, job_dir, folder, certificate, key)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, shell.kill, "a signal", signal.Signals(number).name)
+    await shell.listen()
+    where = {"address": shell.am_address, "attempt": config.attempt, "pid": os.getpid()}
+    await asyncio.to_thread(job_dir.write_json, AM_JSON, where)
+    outcome = await shell.run()
+    if outcome is None:
+        return EXIT_ATTEMPT_OVER
+    (folder / ENDED_MARK).touch()
+    await asyncio.to_thread(clean_up, job_dir)
+    await cluster.close()
+    return EXIT_ENDED
+
+
+def clean_up(job_dir: JobDir) -> None:
+    """Keys and addresses are of no use after the end."""
+    for name in (AM_JSON, AM_CERTIFICATE, AM_KEY):
+        if job_dir.exists(name):
+            job_dir.files.delete(job_dir.inside(name))
+
+
+def main() -> None:
+    """Entry point."""
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    sys.exit(asyncio.run(serve(Path.cwd())))
+
+
+if __name__ == "__main__":
+    main()

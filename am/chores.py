@@ -1,0 +1,98 @@
+"""The blocking work of the ApplicationMaster, done in threads: files, and the input's listing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+from yarnps._errors import YarnpsError
+from yarnps.am.config import Config
+from yarnps.am.inputs import Broken, Listed
+from yarnps.causes import Cause
+from yarnps.data import DataSettings, Listing, list_input
+from yarnps.files import open_files
+from yarnps.jobdir import CUTS, MANIFEST, JobDir
+
+logger = logging.getLogger(__name__)
+
+
+def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broken:
+    """The input of the job, and the newest cut of an earlier attempt if `resume`."""
+    data = config.block.data
+    settings = DataSettings.from_block(config.block)
+    workers = config.worker.instances
+    try:
+        train = list_input(list(data.train), settings, workers=workers)
+        test = None if data.test is None else list_input(list(data.test), settings, workers=workers)
+        manifest = newest_manifest(job_dir) if resume else None
+    except YarnpsError as error:
+        logger.exception("the input cannot be listed")
+        return Broken(Cause.DATA.value, f"the input cannot be listed: {error.what}. {error.remedy}")
+    return Listed(
+        train=tuple(split.to_pb() for split in train.splits),
+        test=() if test is None else tuple(split.to_pb() for split in test.splits),
+        notes=(*_notes("training input", train), *_notes("test input", test)),
+        resume=manifest,
+    )
+
+
+def _notes(name: str, listing: Listing | None) -> list[str]:
+    """What was left out, by name, and what else a person should know of a listing."""
+    if listing is None:
+        return []
+    left_out = [f"{name}: {path} is left out: {why}" for path, why in listing.skipped]
+    return left_out + [f"{name}: {note}" for note in listing.notes]
+
+
+def newest_manifest(job_dir: JobDir) -> dict[str, Any] | None:
+    """The manifest of the newest complete cut."""
+    numbers = job_dir.cut_numbers()
+    return job_dir.read_json(CUTS, str(numbers[-1]), MANIFEST) if numbers else None
+
+
+def write_manifest(job_dir: JobDir, cut: int, manifest: dict[str, Any]) -> None:
+    """Make a cut count: its manifest appears whole or not at all."""
+    job_dir.write_json(f"{CUTS}/{cut}/{MANIFEST}", manifest)
+
+
+def delete_cuts(job_dir: JobDir, numbers: tuple[int, ...]) -> None:
+    """Remove cuts; the manifest goes first, so that half a cut is never taken for a whole one."""
+    for number in numbers:
+        folder = job_dir.inside(CUTS, str(number))
+        manifest = f"{folder}/{MANIFEST}"
+        if job_dir.files.exists(manifest):
+            job_dir.files.delete(manifest)
+        if job_dir.files.exists(folder):
+            job_dir.files.delete(folder, recursive=True)
+
+
+def finish_model(source: str, manifest: dict[str, Any], metrics: dict[str, float]) -> None:
+    """Write the manifest of a model whose parts are all there."""
+    files, path = open_files(source)
+    whole = {**manifest, "metrics": metrics, "created": time.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    files.write_bytes(f"{path}/{MANIFEST}", json.dumps(whole, indent=1).encode())
+
+
+def place_model(source: str, target: str, *, overwrite: bool) -> None:
+    """Rename a finished model to its final place."""
+    files, path = open_files(source)
+    _, final = open_files(target)
+    if overwrite and files.exists(final):
+        aside = f"{final}.old.{time.time_ns()}"
+        files.rename(final, aside)
+        files.rename(path, final)
+        files.delete(aside, recursive=True)
+    else:
+        files.rename(path, final)
+
+
+def remove_leftovers(config: Config) -> list[str]:
+    """Remove folders of models that this job wrote beside the final one and did not need."""
+    files, final = open_files(config.model)
+    gone = []
+    for info in files.glob(f"{final}.*.{config.application}.tmp"):
+        files.delete(info.path, recursive=True)
+        gone.append(info.path)
+    return gone

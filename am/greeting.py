@@ -1,0 +1,65 @@
+"""What a new role process is told: its job, who serves which shard, and what to load."""
+
+from __future__ import annotations
+
+from yarnps.am.config import Config
+from yarnps.am.crew import RoleProcess
+from yarnps.am.cuts import NO_CUT, Manifest
+from yarnps.protocol import control_pb2 as pb
+
+
+def begin_message(
+    config: Config,
+    member: RoleProcess,
+    routes: pb.Routes,
+    members: pb.Members,
+    newest: Manifest | None,
+) -> pb.Begin:
+    """The first message to `member`. `newest` is the cut that a server loads its shards from."""
+    begin = pb.Begin(
+        application=config.application,
+        job=config.job_number,
+        attempt=config.attempt,
+        generation=routes.generation,
+        rank=member.rank,
+        workers=config.worker.instances,
+        servers=config.server_processes,
+        incarnation=member.incarnation(),
+        job_json=config.job.to_json(),
+        job_dir=config.job_dir,
+        data_token=config.data_token,
+        bind_address=member.address,
+        routes=routes,
+        members=members,
+        server_rank=member.server_rank,
+        threads=config.threads(member.role),
+    )
+    if member.role == "server":
+        begin.load.CopyFrom(load_message(config, newest))
+    return begin
+
+
+def load_message(config: Config, newest: Manifest | None) -> pb.Load:
+    """Where a server's shards come from."""
+    if newest is None:
+        return pb.Load(cut=NO_CUT, init_from=config.block.model.init_from or "")
+    return pb.Load(
+        cut=newest.number,
+        path=f"{config.job_dir}/{newest.folder}",
+        files=[file.to_pb() for file in newest.files],
+    )
+
+
+def start_message(config: Config, role: str, processes: int) -> pb.StartRole:
+    """What an agent is to run: a built-in program, or the script of the job file."""
+    spec = config.job.roles[role]
+    if role == "server":
+        command = ["@python", "-m", "yarnps.server"]
+    elif spec.script:
+        command = ["bash", "-c", spec.script]
+    else:
+        command = ["@python", "-m", "yarnps.worker"]
+    threads = str(config.threads(role))
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    env = {name: threads for name in names if name not in spec.env}
+    return pb.StartRole(command=command, env=env, processes=processes, restart=True)

@@ -1,0 +1,390 @@
+"""The state machine of a whole job: resources and training as one thing, without I/O.
+
+`JobMachine.handle` takes an input (`yarnps.am.inputs`) and the time, and returns the actions
+(`yarnps.am.actions`) that follow. The same inputs give the same state: that is how the
+ApplicationMaster comes back after its process has died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from yarnps.am import inputs as i
+from yarnps.am import outcome as rule
+from yarnps.am.actions import Action, Ask, End, GiveBack, Log, Refuse, Tell
+from yarnps.am.config import Config
+from yarnps.am.crew import RoleProcess
+from yarnps.am.decisions import (
+    Decision,
+    Died,
+    GaveUp,
+    Limits,
+    Note,
+    Release,
+    Request,
+    RolePlan,
+    Settings,
+    StartProcess,
+    Up,
+    Work,
+)
+from yarnps.am.greeting import start_message
+from yarnps.am.members import Members
+from yarnps.am.outcome import Failure, Killed, RoleRule
+from yarnps.am.training import Training
+from yarnps.causes import Cause
+from yarnps.data import Split
+from yarnps.protocol import control_pb2 as pb
+from yarnps.spec import Role
+from yarnps.status import Outcome
+
+HEARTBEAT_LEAST_S = 1.0
+CONTAINERS_PER_HEARTBEAT_S = 1000
+RESTARTS_PER_MINUTE = 3
+
+# Programs may do something of their own after the data has ended; then the job ends without them.
+PROGRAM_END_LIMIT_S = 600.0
+
+# Messages that only carry figures: they change nothing that has to outlive the process.
+_FIGURES = ("stats", "first_push", "event")
+
+
+class JobMachine:
+    """See the module's text. `outcome` is None until the job has ended."""
+
+    def __init__(self, config: Config, now: float) -> None:
+        self.config = config
+        self.started = now
+        self.outcome: Outcome | None = None
+        self.ended: float | None = None
+        self.training = Training(config, now)
+        block = config.block
+        limits = Limits(start_timeout=block.start_timeout, silence=block.silence)
+        settings = Settings(config.version, config.derived("nonces"), limits)
+        roles = {"server": config.server, "worker": config.worker}
+        plans = {name: _plan(role, block.retry_memory) for name, role in roles.items()}
+        self.members = Members(plans, settings)
+        self._rules = {n: RoleRule(r.instances, r.allow_failures) for n, r in roles.items()}
+        self._failures: list[Failure] = []
+        self._killed: Killed | None = None
+        self._over_since: float | None = None
+        self._handlers: dict[type, Callable[[Any, float], list[Action]]] = {
+            i.Started: self._on_started,
+            i.Listed: self._on_listed,
+            i.Broken: self._on_broken,
+            i.Placed: self._on_placed,
+            i.NotPlaced: self._on_not_placed,
+            i.Changed: self._on_changed,
+            i.Reconciled: self._on_reconciled,
+            i.AgentCame: self._on_agent_came,
+            i.AgentSaid: self._on_agent_said,
+            i.AgentWent: self._on_agent_went,
+            i.Expired: self._on_expired,
+            i.Ticked: self._on_ticked,
+            i.ManifestWritten: self._on_manifest_written,
+            i.Published: self._on_published,
+            i.KillOrdered: self._on_kill_ordered,
+        }
+
+    def handle(self, event: i.Input, now: float) -> list[Action]:
+        """Take in one event; returns what is to be done, in order."""
+        out = self._handlers[type(event)](event, now)
+        return out + self._judge(now)
+
+    @staticmethod
+    def durable(event: i.Input, actions: list[Action]) -> bool:
+        """Whether the journal has to hold this input."""
+        if isinstance(event, i.Ticked | i.AgentWent):
+            return any(not isinstance(action, Log) for action in actions)
+        if isinstance(event, i.AgentSaid):
+            kind = event.message.WhichOneof("kind")
+            if kind == "role":
+                return event.message.role.message.WhichOneof("kind") not in _FIGURES
+            return kind != "heartbeat"
+        return True
+
+    # ------------------------------------------------------------ inputs: the job
+
+    def _on_started(self, event: i.Started, now: float) -> list[Action]:
+        out: list[Action] = [
+            Log("start", f"attempt {self.config.attempt} of {self.config.application} has started")
+        ]
+        return out + self._carry_out(self.members.start(now, event.nodes), now)
+
+    def _on_listed(self, event: i.Listed, now: float) -> list[Action]:
+        train = [Split.from_pb(info) for info in event.train]
+        test = [Split.from_pb(info) for info in event.test]
+        files = len({split.path for split in train})
+        text = f"input: {len(train)} splits of {files} files to train on, {len(test)} to test on"
+        out: list[Action] = [Log("input", text)]
+        out += [Log("input", note) for note in event.notes]
+        return out + self.training.listed(train, test, event.resume, now)
+
+    def _on_broken(self, event: i.Broken, now: float) -> list[Action]:
+        self._failures.append(Failure(Cause(event.cause), event.text, traceback=event.traceback))
+        return []
+
+    def _on_kill_ordered(self, event: i.KillOrdered, now: float) -> list[Action]:
+        text = f"killed by {event.user or 'a client'}"
+        self._killed = Killed(f"{text}: {event.reason}" if event.reason else text)
+        return []
+
+    def _on_manifest_written(self, event: i.ManifestWritten, now: float) -> list[Action]:
+        return self.training.manifest_written(event.cut, event.error, now)
+
+    def _on_published(self, event: i.Published, now: float) -> list[Action]:
+        return self.training.published(event.kind, event.path, event.error, now)
+
+    # ------------------------------------------------------------ inputs: the cluster
+
+    def _on_placed(self, event: i.Placed, now: float) -> list[Action]:
+        return self._carry_out(self.members.request_placed(event.nonce, event.container, now), now)
+
+    def _on_not_placed(self, event: i.NotPlaced, now: float) -> list[Action]:
+        return self._carry_out(self.members.request_failed(event.nonce, event.error, now), now)
+
+    def _on_changed(self, event: i.Changed, now: float) -> list[Action]:
+        out: list[Action] = []
+        who = self.members.rank_of(event.info.id)
+        if event.info.state == "running" and who is not None:
+            text = f"{who[0]} {who[1]}: container granted on {event.info.node}"
+            out.append(
+                Log(
+                    "grant",
+                    text,
+                    role=who[0],
+                    rank=who[1],
+                    container=event.info.id,
+                    node=event.info.node,
+                    data={"yarn_id": event.info.yarn_id},
+                )
+            )
+        changed = self.members.container_changed(event.info, now, event.tail)
+        return out + self._carry_out(changed, now)
+
+    def _on_reconciled(self, event: i.Reconciled, now: float) -> list[Action]:
+        out: list[Action] = [Log("am_restart", "the ApplicationMaster's process is back")]
+        out += self._carry_out(self.members.reconcile(event.containers, now), now)
+        return out + self.training.returned(now)
+
+    # ------------------------------------------------------------ inputs: agents and roles
+
+    def _on_agent_came(self, event: i.AgentCame, now: float) -> list[Action]:
+        reg = event.register
+        answer = self.members.registered(reg, now)
+        if not answer.accepted:
+            text = f"a registration as {reg.role} {reg.rank} was refused: {answer.reason}"
+            log = Log("refused", text, role=reg.role, rank=reg.rank, container=reg.container)
+            out: list[Action] = [Refuse(answer.reason), log]
+            return out + self._carry_out(answer.decisions, now)
+        welcome = pb.Welcome(
+            heartbeat_s=self.heartbeat_s,
+            am_silence_s=self.config.block.am_silence,
+            restarts_per_minute=RESTARTS_PER_MINUTE,
+            attempt=self.config.attempt,
+        )
+        out = [Tell(reg.container, pb.ToAgent(welcome=welcome))]
+        return out + self._carry_out(answer.decisions, now)
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Period of an agent's heartbeats: what all of them together allow."""
+        count = self.config.server.instances + self.config.worker.instances
+        return max(HEARTBEAT_LEAST_S, count / CONTAINERS_PER_HEARTBEAT_S)
+
+    def _on_agent_went(self, event: i.AgentWent, now: float) -> list[Action]:
+        return self._carry_out(self.members.agent_gone(event.container, now), now)
+
+    def _on_agent_said(self, event: i.AgentSaid, now: float) -> list[Action]:
+        kind = event.message.WhichOneof("kind")
+        if kind == "role_started":
+            started = event.message.role_started
+            return self._carry_out(self.members.role_started(event.container, started, now), now)
+        if kind == "role_exited":
+            return self._role_exited(event.container, event.message.role_exited, now)
+        if kind == "role":
+            return self._role_said(event.container, event.message.role, now)
+        return []
+
+    def _role_exited(self, container: str, exited: pb.RoleExited, now: float) -> list[Action]:
+        member = self.training.crew.get(exited.incarnation.id)
+        work = Work(
+            asked=member.asked if member else True,
+            rows=member.rows if member else 0,
+            input_left=not self.training.over,
+        )
+        decisions = self.members.role_exited(container, exited, now, work)
+        out = self._carry_out(decisions, now)
+        # A program that ended well is no death for the members; the training forgets it as well.
+        return out + self.training.died([exited.incarnation.id], now)
+
+    def _role_said(self, container: str, says: pb.RoleSays, now: float) -> list[Action]:
+        member = self.training.crew.get(says.incarnation.id)
+        if member is None:
+            return []
+        kind = says.message.WhichOneof("kind")
+        out: list[Action] = []
+        if kind == "hello":
+            said = self.members.said_hello(container, member.process, now)
+            out += self._carry_out(said, now)
+        elif kind == "failed":
+            failed = says.message.failed
+            self.members.role_failed(container, member.process, failed, now)
+            return [_role_log("error", f"{member.name}: {failed.error}", member)]
+        elif kind == "finished":
+            if self.training.over:
+                out += self._carry_out(self.members.finished(member.role, member.rank, now), now)
+            return out
+        return out + self.training.said(member, says.message, now)
+
+    # ------------------------------------------------------------ inputs: time
+
+    def _on_expired(self, event: i.Expired, now: float) -> list[Action]:
+        return self._carry_out(self.members.expire(event.expiry, now), now)
+
+    def _on_ticked(self, event: i.Ticked, now: float) -> list[Action]:
+        return self.training.ticked(now)
+
+    # ------------------------------------------------------------ decisions into actions
+
+    def _carry_out(self, decisions: Iterable[Decision], now: float) -> list[Action]:
+        out: list[Action] = []
+        for decision in decisions:
+            if isinstance(decision, Request):
+                retry = decision.retry_memory
+                out.append(Ask(decision.role, decision.nonce, dict(decision.env), retry))
+            elif isinstance(decision, Release):
+                out.append(GiveBack(decision.container, decision.text, decision.polite))
+            elif isinstance(decision, StartProcess):
+                start = start_message(self.config, decision.role, decision.processes)
+                out.append(Tell(decision.container, pb.ToAgent(start=start)))
+            elif isinstance(decision, Up):
+                out += self._up(decision, now)
+            elif isinstance(decision, Died):
+                out += self._died(decision, now)
+            elif isinstance(decision, GaveUp):
+                out += self._gave_up(decision)
+            elif isinstance(decision, Note):
+                note = decision
+                out.append(Log("note", note.text, note.role, note.rank, note.container))
+        return out
+
+    def _up(self, up: Up, now: float) -> list[Action]:
+        one = up.incarnation
+        member = RoleProcess(
+            id=one.id,
+            role=up.role,
+            rank=up.rank,
+            container=one.container,
+            process=one.process,
+            start=one.start,
+            node=up.node,
+            address=up.address,
+            server_rank=up.rank * self.config.server.processes + one.process,
+        )
+        text = f"{member.name} has started on {up.node}"
+        return [_role_log("up", text, member), *self.training.up(member, now)]
+
+    def _died(self, died: Died, now: float) -> list[Action]:
+        then = "restarted in its container" if died.restarting_in_place else "a new container"
+        text = f"{died.role} {died.rank} died on {died.node or 'an unknown node'}: {died.text}"
+        log = Log(
+            "death",
+            text,
+            role=died.role,
+            rank=died.rank,
+            container=died.container,
+            incarnation=died.incarnations[0].start if died.incarnations else None,
+            node=died.node,
+            data={"cause": died.cause.value, "charged": died.charged, "then": then},
+        )
+        return [log, *self.training.died([one.id for one in died.incarnations], now)]
+
+    def _gave_up(self, gone: GaveUp) -> list[Action]:
+        self._failures.append(Failure(gone.cause, gone.text, gone.role, gone.rank, gone.traceback))
+        return [Log("gave_up", gone.text, gone.role, gone.rank, data={"cause": gone.cause.value})]
+
+    # ------------------------------------------------------------ the outcome
+
+    def _judge(self, now: float) -> list[Action]:
+        """Whether the job has ended by now."""
+        if self.outcome is not None:
+            return []
+        training = self.training
+        if training.over and self._over_since is None:
+            self._over_since = now
+        facts = rule.Facts(
+            roles=self._rules,
+            plan_ended=training.over and self._workers_done(now),
+            model_in_place=training.model_written,
+            skipped_splits=len(training.ledger.skipped) if training.ledger else 0,
+            killed=self._killed,
+            failures=tuple(self._failures + training.failures),
+        )
+        self.outcome = rule.decide(facts)
+        if self.outcome is None:
+            return []
+        self.ended = now
+        text = f"the job has ended: {self.outcome.state}"
+        text += f": {self.outcome.cause}" if self.outcome.cause else ""
+        out: list[Action] = [Log("end", text, data={"cause": self.outcome.cause_code})]
+        out += self._carry_out(self.members.shutdown("the job has ended"), now)
+        return [*out, End(self.outcome)]
+
+    def _workers_done(self, now: float) -> bool:
+        """Whether every worker's program has ended, or has had its time."""
+        if self._over_since is not None and now - self._over_since > PROGRAM_END_LIMIT_S:
+            return True
+        rows = self.members.processes(now)
+        return all(r.state in ("finished", "failed") for r in rows if r.role == "worker")
+
+    # ------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> dict[str, Any]:
+        """The durable state, to take the place of a long journal."""
+        return {
+            "started": self.started,
+            "members": self.members.snapshot(),
+            "training": self.training.snapshot(),
+            "failures": [_failure_dict(f) for f in self._failures],
+            "over_since": self._over_since,
+        }
+
+    def restore(self, data: dict[str, Any], now: float) -> None:
+        """Put back what `snapshot` gave."""
+        self.started = data["started"]
+        self.members.restore(data["members"])
+        self.training.restore(data["training"])
+        self._failures = [
+            Failure(**{**item, "cause": Cause(item["cause"])}) for item in data["failures"]
+        ]
+        self._over_since = data["over_since"]
+
+
+def _failure_dict(failure: Failure) -> dict[str, Any]:
+    return {**vars(failure), "cause": failure.cause.value}
+
+
+def _plan(role: Role, retry_memory: float | None) -> RolePlan:
+    """What the members need to know of a role."""
+    return RolePlan(
+        instances=role.instances,
+        processes=role.processes,
+        max_restarts=role.max_restarts,
+        allow_failures=role.allow_failures,
+        memory=role.memory,
+        retry_memory=round(role.memory * retry_memory) if retry_memory else None,
+    )
+
+
+def _role_log(kind: str, text: str, member: RoleProcess) -> Log:
+    return Log(
+        kind,
+        text,
+        role=member.role,
+        rank=member.rank,
+        container=member.container,
+        incarnation=member.start,
+        node=member.node,
+    )

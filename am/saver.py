@@ -1,0 +1,189 @@
+"""Cuts and exports: what the servers write, from the order to the last acknowledgement."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from yarnps.am.actions import Action, DeleteCuts, Log, Publish, WriteManifest
+from yarnps.am.config import Config
+from yarnps.am.crew import Crew, RoleProcess
+from yarnps.am.cuts import Cuts, Manifest
+from yarnps.protocol import control_pb2 as pb
+
+AUDIT_TABLE = "yarnps.rows"
+
+
+@dataclass
+class OpenExport:
+    """A model that is being written."""
+
+    kind: str
+    epoch: int
+    path: str
+    since: float
+    missing: dict[int, int]  # server rank -> incarnation
+    files: list[dict[str, Any]]
+
+
+class Saver:
+    """Tells the servers to write, and collects what they have written."""
+
+    def __init__(self, config: Config, crew: Crew, cuts: Cuts) -> None:
+        self._config = config
+        self._crew = crew
+        self.cuts = cuts
+        self.export: OpenExport | None = None
+        self.last_cut_time: float | None = None
+        self.audited_rows: int | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a cut is under way."""
+        return self.cuts.open is not None
+
+    # ------------------------------------------------------------ cuts
+
+    def begin_cut(
+        self,
+        ledger: dict[str, Any],
+        servers: dict[int, int],
+        now: float,
+        *,
+        reason: str,
+        extra: dict[str, Any],
+    ) -> list[Action]:
+        """Order a cut; the ledger's snapshot has been taken just now."""
+        cut = self.cuts.begin(ledger, servers, now, reason=reason, extra=extra)
+        path = f"{self._config.job_dir}/{cut.folder}"
+        message = pb.ToRole(save=pb.Save(cut=cut.number, path=path))
+        return list(self._crew.tell_all("server", message))
+
+    def save_done(self, member: RoleProcess, done: pb.SaveDone) -> list[Action]:
+        """A server has saved, or could not."""
+        error = self.cuts.error_of(member.server_rank, member.id, done)
+        if error:
+            return self.abandon(error)
+        manifest = self.cuts.save_done(member.server_rank, member.id, done)
+        return [] if manifest is None else [WriteManifest(manifest.number, manifest.to_json())]
+
+    def abandon(self, reason: str) -> list[Action]:
+        """Give up the cut that is under way, if there is one."""
+        gone = self.cuts.abandon(reason)
+        if gone is None:
+            return []
+        text = f"checkpoint {gone.number} was given up: {reason}"
+        return [
+            Log("save_failed", text, data={"cut": gone.number}),
+            DeleteCuts((gone.number,)),
+        ]
+
+    def durable(self, number: int, done: list[pb.DoneSplits], now: float) -> list[Action]:
+        """The manifest is in place."""
+        begun = self.cuts.open
+        durable = self.cuts.durable(number)
+        manifest = self.cuts.newest
+        if durable is None or manifest is None or begun is None:
+            return []
+        self.last_cut_time = now
+        message = pb.ToRole(cut_durable=pb.CutDurable(cut=number, done=done))
+        out: list[Action] = list(self._crew.tell_all("server", message))
+        size = sum(f.bytes for f in {f.name: f for f in manifest.files}.values())
+        text = (
+            f"checkpoint {number} ({begun.reason}) is in place: "
+            f"{size:,} bytes, {now - manifest.time:.1f} s"
+        )
+        out.append(Log("save", text, data={"cut": number, "bytes": size, "reason": begun.reason}))
+        if durable.delete:
+            out.append(DeleteCuts(tuple(c.number for c in durable.delete)))
+        return out
+
+    def audit(self, rows: int) -> list[Action]:
+        """Compare the rows that the servers have counted with the ledger's, on a quiet model."""
+        manifest: Manifest | None = self.cuts.newest
+        if manifest is None or not self._config.block.train.audit:
+            return []
+        counted = round(sum(f.sum for f in manifest.files if f.table == AUDIT_TABLE))
+        self.audited_rows = counted
+        same = "as many as" if counted == rows else "NOT as many as"
+        text = f"the servers have counted {counted:,} rows, {same} the ledger: {rows:,}"
+        return [Log("audit", text, data={"servers": counted, "ledger": rows})]
+
+    # ------------------------------------------------------------ exports
+
+    def export_path(self, kind: str, epoch: int) -> str:
+        """Where the servers write a model before it is moved into its place."""
+        name = f"{kind}-{epoch}" if kind == "best" else kind
+        return f"{self._config.model}.{name}.{self._config.application}.tmp"
+
+    def begin_export(
+        self, kind: str, epoch: int, servers: dict[int, int], now: float
+    ) -> list[Action]:
+        """Order the servers to write the model."""
+        path = self.export_path(kind, epoch)
+        self.export = OpenExport(kind, epoch, path, now, dict(servers), [])
+        text = self._config.block.model.text
+        message = pb.ToRole(export=pb.Export(path=path, text=text))
+        return list(self._crew.tell_all("server", message))
+
+    def export_done(self, member: RoleProcess, done: pb.ExportDone) -> tuple[list[Action], str]:
+        """A server has written its part; the second value says why the export failed."""
+        export = self.export
+        if export is None or done.path != export.path:
+            return [], ""
+        if export.missing.get(member.server_rank) != member.id:
+            return [], ""
+        if done.error:
+            self.export = None
+            return [], f"{member.name} could not write its part of the model: {done.error}"
+        del export.missing[member.server_rank]
+        export.files += [
+            {"name": f.name, "bytes": f.bytes, "rows": f.rows, "table": f.table, "sum": f.sum}
+            for f in done.files
+        ]
+        if export.missing:
+            return [], ""
+        return [Publish(export.kind, export.path, self.model_manifest(export.files))], ""
+
+    def model_manifest(self, files: list[dict[str, Any]]) -> dict[str, Any]:
+        """What the model's ``manifest.json`` says, apart from metrics."""
+        block = self._config.block
+        return {
+            "format": "yarnps-model-1",
+            "application": self._config.application,
+            "name": self._config.job.name,
+            "app": block.app or "",
+            "params": block.params,
+            "data": block.data.model_dump(mode="json"),
+            "files": sorted(files, key=lambda f: (f["name"], f["table"])),
+        }
+
+    def drop_export(self) -> None:
+        """Forget the export that is under way: a server died, the step begins again."""
+        self.export = None
+
+    # ------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data for `restore`."""
+        export = None
+        if self.export is not None:
+            export = asdict(self.export)
+            export["missing"] = list(self.export.missing.items())
+        return {
+            "cuts": self.cuts.snapshot(),
+            "export": export,
+            "last_cut_time": self.last_cut_time,
+            "audited_rows": self.audited_rows,
+        }
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Put back what `snapshot` gave."""
+        self.cuts.restore(data["cuts"])
+        export = data["export"]
+        self.export = None
+        if export is not None:
+            missing = {int(rank): int(i) for rank, i in export["missing"]}
+            self.export = OpenExport(**{**export, "missing": missing})
+        self.last_cut_time = data["last_cut_time"]
+        self.audited_rows = data["audited_rows"]

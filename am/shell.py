@@ -1,0 +1,463 @@
+"""The shell around the job's state machine: sockets, clocks, files, and the cluster.
+
+Everything that happens is fed to `JobMachine`, one event at a time, journalled if it matters, and
+the actions that follow are done here. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from yarnps._errors import YarnpsError
+from yarnps.am import chores, view
+from yarnps.am import inputs as i
+from yarnps.am.actions import (
+    Action,
+    Ask,
+    DeleteCuts,
+    End,
+    GiveBack,
+    Log,
+    Publish,
+    Refuse,
+    Tell,
+    WriteManifest,
+)
+from yarnps.am.clusters.base import AM_KEY, Cluster, ContainerInfo
+from yarnps.am.config import Config
+from yarnps.am.events import EventLog
+from yarnps.am.job import JobMachine
+from yarnps.am.journal import Journal, replay
+from yarnps.am.outcome import diagnostics
+from yarnps.am.service import Link, Service
+from yarnps.am.supervisor import TICK_S, Ticker
+from yarnps.am.telemetry import Telemetry
+from yarnps.am.view import Surroundings
+from yarnps.jobdir import JobDir
+from yarnps.protocol import control_pb2 as pb
+from yarnps.status import Event, Outcome, Status, to_json
+
+logger = logging.getLogger(__name__)
+
+TICK_EVERY_S = 0.25
+UPLOAD_EVERY_S = 2.0
+STATUS_EVERY_S = 5.0
+ATTEMPT_EVERY_S = 10.0
+REASON_EVERY_S = 5.0
+# A loop that lags by more than this cannot judge the silence of others.
+RESPONSIVE_S = 2.0
+# Agents get this long to end their roles before their containers are taken.
+POLITE_S = 5.0
+END_LIMIT_S = 30.0
+
+
+class Shell:
+    """Runs one job to its end; see the module's text."""
+
+    def __init__(
+        self,
+        config: Config,
+        cluster: Cluster,
+        job_dir: JobDir,
+        folder: Path,
+        certificate: bytes,
+        key: bytes,
+    ) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.job_dir = job_dir
+        self.machine = JobMachine(config, time.time())
+        self.telemetry = Telemetry()
+        self.events = EventLog(folder / "events.jsonl")
+        self.service = Service(self, certificate, key)
+        self.am_address = ""
+        self._folder = folder
+        self._journal_path = folder / "journal.jsonl"
+        self._returning = self._journal_path.exists()
+        self._journal: Journal | None = None
+        self._links: dict[str, Link] = {}
+        self._known: dict[str, ContainerInfo] = {}
+        self._asking: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over = asyncio.Event()
+        self._ticker = Ticker.from_environment()
+        self._am_restarts = 0
+        self._lag_s = 0.0
+        self._waiting_reason = ""
+        self._piece = 0
+        self._superseded = False
+
+    # ------------------------------------------------------------ life
+
+    async def run(self) -> Outcome | None:
+        """Until the job has ended; None: a newer attempt has taken over."""
+        self._begin()
+        # Awake while containers come: a restarted AM must not take them for silent.
+        loops = [
+            self._repeat(TICK_EVERY_S, self._tick),
+            self._repeat(TICK_S, self._alive),
+            self._repeat(self.cluster.poll_s, self._poll),
+            self._repeat(UPLOAD_EVERY_S, self._upload_events),
+            self._repeat(STATUS_EVERY_S, self._write_status),
+            self._repeat(ATTEMPT_EVERY_S, self._check_attempt),
+            self._repeat(REASON_EVERY_S, self._ask_reason),
+        ]
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        over = asyncio.create_task(self._over.wait())
+        try:
+            done, _ = await asyncio.wait([over, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in [over, *tasks]:
+                task.cancel()
+        return None if self._superseded else await self._finish()
+
+    def _begin(self) -> None:
+        """Start, or come back with the journal's help."""
+        if self._returning:
+            self._replay()
+        self._journal = Journal(self._journal_path)
+        if not self._returning:
+            self._spawn(self._start())
+            self._spawn(self._list_input())
+            return
+        self._spawn(self._return())
+
+    def _replay(self) -> None:
+        count = 0
+        for record in replay(self._journal_path):
+            if "snapshot" in record:
+                self.machine.restore(record["snapshot"], time.time())
+                continue
+            event = i.decode(record["event"])
+            if isinstance(event, i.Started):
+                self.machine = JobMachine(self.config, record["now"])
+            self._am_restarts += isinstance(event, i.Reconciled)
+            self.machine.handle(event, record["now"])
+            count += 1
+        self._am_restarts += 1
+        logger.info("journal: %d inputs replayed", count)
+
+    async def _start(self) -> None:
+        nodes = await self.cluster.nodes()
+        self.feed(i.Started(nodes=len(nodes)))
+
+    async def _return(self) -> None:
+        containers = await self.cluster.containers()
+        self._known = {info.id: info for info in containers}
+        self.feed(i.Reconciled(tuple(containers)))
+        if self.machine.outcome is not None:
+            self._over.set()
+        elif self.machine.training.ledger is None:
+            await self._list_input()
+
+    async def _list_input(self) -> None:
+        resume = self.config.attempt > 1
+        listed = await asyncio.to_thread(chores.list_all, self.config, self.job_dir, resume=resume)
+        self.feed(listed)
+
+    async def _finish(self) -> Outcome:
+        """Write everything down, then end the application."""
+        outcome = self.machine.outcome
+        assert outcome is not None
+        await asyncio.to_thread(self._leave_word, outcome)
+        await self._agents_gone()
+        state: Any = outcome.state
+        await self.cluster.finish(state, diagnostics(outcome))
+        await self.service.stop()
+        return outcome
+
+    def _leave_word(self, outcome: Outcome) -> None:
+        """The outcome goes first: with it in place no attempt runs this job again."""
+        self.job_dir.write("outcome.json", to_json(outcome).encode())
+        self.job_dir.write("status.json", to_json(self.status()).encode())
+        self._send_events()
+        try:
+            chores.remove_leftovers(self.config)
+        except YarnpsError as error:
+            logger.warning("folders beside the model could not be removed: %s", error)
+
+    async def _agents_gone(self) -> None:
+        """Agents that were told to exit get a moment to do so by themselves."""
+        deadline = time.monotonic() + POLITE_S
+        while self._links and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+
+    # ------------------------------------------------------------ events in, actions out
+
+    def feed(self, event: i.Input) -> list[Action]:
+        """Hand an event to the machine, keep it, and do what follows."""
+        now = time.time()
+        actions = self.machine.handle(event, now)
+        if self._journal is not None and JobMachine.durable(event, actions):
+            self._journal.append({"now": now, "event": i.encode(event)})
+            if self._journal.wants_compaction:
+                self._journal.compact(self.machine.snapshot())
+        for action in actions:
+            self._do(action, now)
+        return actions
+
+    def _do(self, action: Action, now: float) -> None:
+        if isinstance(action, Tell):
+            self._tell(action.container, action.message)
+        elif isinstance(action, Log):
+            self._log(action, now)
+        elif isinstance(action, Ask):
+            self._spawn(self._ask(action))
+        elif isinstance(action, GiveBack):
+            self._spawn(self._give_back(action))
+        elif isinstance(action, WriteManifest):
+            self._spawn(self._write_manifest(action))
+        elif isinstance(action, DeleteCuts):
+            self._spawn(self._thread(chores.delete_cuts, self.job_dir, action.numbers))
+        elif isinstance(action, Publish):
+            self._spawn(self._publish(action))
+        elif isinstance(action, End):
+            self._over.set()
+        # Refuse is read by `agent_came`, which has the stream at hand.
+
+    def _log(self, log: Log, now: float) -> None:
+        fields = {f.name: getattr(log, f.name) for f in dataclasses.fields(log)}
+        self.events.add(Event(seq=0, time=now, **fields))
+
+    def _tell(self, container: str, message: pb.ToAgent) -> None:
+        link = self._links.get(container)
+        if link is None:
+            return  # it says hello again when it is back
+        if not link.send(message):
+            logger.warning("%s does not take its messages; its stream is cut", container)
+            link.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Background work must not fail in silence: what it did not foresee ends the job."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            logger.exception("background work failed")
+            self.feed(i.Broken("am", f"the ApplicationMaster failed: {error!r}"))
+
+    # ------------------------------------------------------------ the cluster
+
+    async def _ask(self, ask: Ask) -> None:
+        env = {
+            **ask.env,
+            "YARNPS_AM": self.am_address,
+            "YARNPS_APPLICATION": self.config.application,
+            "YARNPS_JOB_DIR": self.config.job_dir,
+        }
+        try:
+            container = await self.cluster.request(ask.role, env, retry_memory=ask.retry_memory)
+        except YarnpsError as error:
+            self.feed(i.NotPlaced(ask.nonce, error.what))
+            return
+        self.feed(i.Placed(ask.nonce, container))
+
+    async def _give_back(self, back: GiveBack) -> None:
+        if back.polite and back.container in self._links:
+            self._tell(back.container, pb.ToAgent(exit=pb.Exit(reason=back.reason)))
+            deadline = time.monotonic() + POLITE_S
+            while back.container in self._links and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)
+        try:
+            await self.cluster.release(back.container)
+        except YarnpsError as error:
+            logger.warning("%s could not be released: %s", back.container, error)
+
+    async def _poll(self) -> None:
+        """Look at the containers; what has changed is an event."""
+        try:
+            containers = await self.cluster.containers()
+        except YarnpsError as error:
+            logger.warning("the cluster did not answer: %s", error.what)
+            return
+        for info in containers:
+            if self._known.get(info.id) != info:
+                self._known[info.id] = info
+                self.feed(i.Changed(info))
+
+    async def _ask_reason(self) -> None:
+        if self.machine.members.missing():
+            self._waiting_reason = await self.cluster.waiting_reason()
+
+    # ------------------------------------------------------------ files
+
+    async def _write_manifest(self, write: WriteManifest) -> None:
+        error = await self._attempt(chores.write_manifest, self.job_dir, write.cut, write.manifest)
+        self.feed(i.ManifestWritten(write.cut, error))
+
+    async def _publish(self, publish: Publish) -> None:
+        """Finish a model, and move it to its place unless it is only kept as the best so far."""
+        model, error = self.config.model, ""
+        if publish.manifest:
+            metrics = dict(self.machine.training.results.newest)
+            error = await self._attempt(
+                chores.finish_model, publish.source, publish.manifest, metrics
+            )
+        if publish.kind != "best" and not error:
+            overwrite = self.config.block.model.overwrite
+            error = await self._attempt(
+                chores.place_model, publish.source, model, overwrite=overwrite
+            )
+        path = publish.source if publish.kind == "best" else model
+        self.feed(i.Published(publish.kind, path, error))
+
+    async def _attempt(self, chore: Callable[..., None], *args: Any, **named: Any) -> str:
+        """Do a chore in a thread; returns what went wrong."""
+        try:
+            await asyncio.to_thread(chore, *args, **named)
+        except (YarnpsError, OSError) as error:
+            logger.exception("%s failed", chore.__name__)
+            return getattr(error, "what", str(error))
+        return ""
+
+    async def _thread(self, chore: Callable[..., None], *args: Any) -> None:
+        error = await self._attempt(chore, *args)
+        if error:
+            self._log(Log("note", f"{chore.__name__}: {error}"), time.time())
+
+    async def _upload_events(self) -> None:
+        await asyncio.to_thread(self._send_events)
+
+    def _send_events(self) -> None:
+        lines = self.events.take_unsent()
+        if not lines:
+            return
+        self._piece += 1
+        piece = self._am_restarts * 1_000_000 + self._piece
+        try:
+            self.job_dir.write_events(self.config.attempt, piece, lines)
+        except (YarnpsError, OSError) as error:
+            logger.warning("events could not be written, they are tried again: %s", error)
+            self.events.put_back(lines)
+
+    async def _write_status(self) -> None:
+        await self._attempt(self.job_dir.write, "status.json", to_json(self.status()).encode())
+
+    async def _check_attempt(self) -> None:
+        """A newer attempt's marker: this one stops at once, and touches nothing more."""
+        try:
+            newest = await asyncio.to_thread(self.job_dir.newest_attempt)
+        except (YarnpsError, OSError) as error:
+            logger.warning("the attempt's marker could not be read: %s", error)
+            return
+        if newest > self.config.attempt:
+            logger.error("attempt %d has taken over; this one stops", newest)
+            self._superseded = True
+            self._over.set()
+
+    # ------------------------------------------------------------ time
+
+    async def _repeat(self, period: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            await asyncio.sleep(period)
+            await work()
+
+    async def _alive(self) -> None:
+        self._ticker.tick()
+        progress = self.machine.training.ledger
+        if progress is not None:
+            await self.cluster.set_progress(progress.fraction)
+            now = time.time()
+            self.telemetry.rate(progress.rate(now), now)
+
+    async def _tick(self) -> None:
+        now = time.time()
+        last, self._last_tick = getattr(self, "_last_tick", now), now
+        self._lag_s = max(0.0, now - last - TICK_EVERY_S)
+        for expiry in self.machine.members.due(now, responsive=self._lag_s < RESPONSIVE_S):
+            self.feed(i.Expired(expiry))
+        self.feed(i.Ticked())
+
+    # ------------------------------------------------------------ what the service calls
+
+    def agent_came(self, link: Link) -> str | None:
+        """A registration."""
+        container = link.register.container
+        old = self._links.get(container)
+        self._links[container] = link
+        actions = self.feed(i.AgentCame(link.register))
+        refusal = next((a.reason for a in actions if isinstance(a, Refuse)), None)
+        if refusal is None:
+            if old is not None:
+                old.close()
+            return None
+        if old is not None:
+            self._links[container] = old
+        else:
+            del self._links[container]
+        return refusal
+
+    def agent_said(self, link: Link, message: pb.FromAgent) -> None:
+        """A message of a registered agent."""
+        container, now = link.register.container, time.time()
+        if self._links.get(container) is not link:
+            return
+        self.telemetry.heard(container, now)
+        if message.WhichOneof("kind") == "heartbeat":
+            self.telemetry.usage(container, message.heartbeat)
+            self.machine.members.heard(container, now, message.heartbeat)
+            return
+        self.machine.members.heard(container, now)
+        if message.WhichOneof("kind") == "role" and message.role.message.HasField("stats"):
+            self.telemetry.stats(message.role.incarnation.id, message.role.message.stats)
+        self.feed(i.AgentSaid(container, message))
+
+    def agent_went(self, link: Link) -> None:
+        """A stream has ended."""
+        container = link.register.container
+        if self._links.get(container) is link:
+            del self._links[container]
+            self.feed(i.AgentWent(container))
+
+    def status(self, events_after: int = 0) -> Status:
+        """The job as it is now."""
+        around = Surroundings(
+            user=self.cluster.user,
+            cluster=self.cluster.name,
+            queue=self.cluster.queue,
+            am_restarts=self._am_restarts,
+            loop_lag_s=self._lag_s,
+            waiting_reason=self._waiting_reason,
+        )
+        return view.build(
+            self.machine,
+            self.telemetry,
+            self.events,
+            around,
+            time.time(),
+            events_after=events_after,
+        )
+
+    def status_json(self, events_after: int) -> str:
+        """The status document as JSON."""
+        return to_json(self.status(events_after))
+
+    def kill(self, user: str, reason: str) -> None:
+        """A client orders the end."""
+        self.feed(i.KillOrdered(user, reason))
+
+    async def listen(self) -> None:
+        """Open the control service and tell where it is."""
+        state = self._folder / "am-state.json"
+        wanted = json.loads(state.read_text())["port"] if state.exists() else 0
+        port = await self.service.start(wanted)
+        host = os.environ.get("YARNPS_AM_HOST") or os.environ.get("NM_HOST") or "127.0.0.1"
+        self.am_address = f"{host}:{port}"
+        state.write_text(json.dumps({"port": port}))
+        await self.cluster.publish(AM_KEY, self.am_address)

@@ -1,0 +1,148 @@
+"""The status document of a job, put together from what its parts know."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from yarnps.am import plan as steps
+from yarnps.am.events import EventLog
+from yarnps.am.job import JobMachine
+from yarnps.am.sentence import clock, sentence
+from yarnps.am.telemetry import Telemetry
+from yarnps.status import Process, Progress, Status, TableInfo
+
+# The page and the terminal want whom to worry about first.
+_WORST_FIRST = {
+    "failed": 0,
+    "lost": 1,
+    "restarting": 2,
+    "requested": 3,
+    "starting": 4,
+    "running": 5,
+    "finished": 6,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """What only the shell knows."""
+
+    user: str
+    cluster: str
+    queue: str
+    am_restarts: int = 0
+    loop_lag_s: float = 0.0
+    waiting_reason: str = ""
+
+
+def build(
+    machine: JobMachine,
+    telemetry: Telemetry,
+    events: EventLog,
+    around: Surroundings,
+    now: float,
+    *,
+    events_after: int = 0,
+) -> Status:
+    """The job as it is now."""
+    config, training = machine.config, machine.training
+    ledger, saver = training.ledger, training.saver
+    progress = ledger.summary(now) if ledger else Progress(epochs=config.block.train.epochs)
+    rows = processes(machine, telemetry, now)
+    best = next(
+        (r.metrics for r in training.history.results if r.epoch == training.history.best_saved), {}
+    )
+    status = Status(
+        application=config.application,
+        name=config.job.name,
+        user=around.user,
+        state=state_of(machine),
+        sentence="",
+        attempt=config.attempt,
+        generation=training.routes.generation,
+        started=machine.started,
+        now=now,
+        ended=machine.ended,
+        job_dir=config.job_dir,
+        model=config.model,
+        cluster=around.cluster,
+        queue=around.queue,
+        runtime=config.block.runtime,
+        app=config.block.app or "",
+        progress=progress,
+        metrics=dict(training.results.newest),
+        best=dict(best),
+        curves=training.results.curves(),
+        rate=telemetry.rate_points(),
+        processes=rows,
+        events=events.after(events_after),
+        waits=tuple(waits(machine, around, now)),
+        outcome=machine.outcome,
+        restarts=sum(row.deaths for row in rows),
+        rows_pushed=saver.audited_rows if saver else None,
+        last_cut=saver.cuts.newest_number if saver and saver.cuts.newest else None,
+        last_cut_time=saver.last_cut_time if saver else None,
+        am_restarts=around.am_restarts,
+        am_loop_lag_s=around.loop_lag_s,
+    )
+    return dataclasses.replace(status, sentence=sentence(status))
+
+
+def state_of(machine: JobMachine) -> str:
+    """The job's state, in the words of `yarnps.status.STATES`."""
+    if machine.outcome is not None:
+        return machine.outcome.state
+    training = machine.training
+    if training.over or isinstance(training.step, steps.Export | steps.Publish):
+        return "FINISHING"
+    if training.ledger is None or training.ledger.epoch == 0:
+        return "STARTING"
+    return "EVALUATING" if training.ledger.phase == "test" else "TRAINING"
+
+
+def waits(machine: JobMachine, around: Surroundings, now: float) -> list[str]:
+    """What the job waits for at the moment, and until when."""
+    if machine.outcome is not None:
+        return []
+    missing = machine.members.missing()
+    if not missing:
+        return []
+    text = "waiting for " + ", ".join(missing[:5])
+    if len(missing) > 5:
+        text += f" and {len(missing) - 5} more"
+    if not machine.members.all_up_once:
+        until = machine.started + machine.config.block.start_timeout
+        text += f", until {clock(until)} (start_timeout)"
+    out = [text]
+    if around.waiting_reason and any("has been asked for" in m for m in missing):
+        out.append(around.waiting_reason)
+    return out
+
+
+def processes(machine: JobMachine, telemetry: Telemetry, now: float) -> tuple[Process, ...]:
+    """One row per rank, those in trouble first."""
+    rows = [_process(machine, telemetry, row, now) for row in machine.members.processes(now)]
+    rows.sort(key=lambda p: (_WORST_FIRST.get(p.state, 3), p.role, p.rank))
+    return tuple(rows)
+
+
+def _process(machine: JobMachine, telemetry: Telemetry, row: Process, now: float) -> Process:
+    """A row of the members with what the training side and the figures add."""
+    live = list(machine.training.crew.of_rank(row.role, row.rank))
+    figures = [telemetry.figures_of(member.id) for member in live]
+    if not figures:
+        return row
+    tables: dict[str, TableInfo] = {}
+    for table in (t for f in figures for t in f.tables):
+        known = tables.get(table.name, TableInfo(table.name, 0, 0))
+        rows, size = known.rows + table.rows, known.bytes + table.bytes
+        tables[table.name] = TableInfo(table.name, rows, size)
+    worker = row.role == "worker"
+    return dataclasses.replace(
+        row,
+        rows=sum(member.rows for member in live),
+        rows_per_s=sum(f.rows_per_s for f in figures) if worker else None,
+        clock=max(f.clock for f in figures) if worker else None,
+        idle_s=sum(f.idle_s for f in figures) if worker else None,
+        tables=tuple(tables.values()),
+    )
