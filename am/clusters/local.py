@@ -184,6 +184,8 @@ class LocalCluster:
         self, container: str, role: str, node: str, folder: Path, env: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
         full_env = {
+            # Shared by all local jobs, so that a job finds its kernels compiled.
+            "YARNPS_KERNEL_CACHE": str(self._folder.parent.parent / "kernels"),
             **os.environ,
             **self._roles.get(role, LocalRole()).env,
             **env,

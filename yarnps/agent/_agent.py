@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from yarnps.agent._backlog import Backlog
 from yarnps.agent._link import Link, Lost, Said
 from yarnps.agent._role import RoleProcess
-from yarnps.agent._settings import Settings
+from yarnps.agent._settings import Settings, own_python
 from yarnps.agent._usage import Sampler
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import ChannelBroken
@@ -293,7 +293,7 @@ class Agent:
         }
         log_file = s.log_dir / f"{s.role}-{process}-{start}.log"
         try:
-            role = RoleProcess(who, list(self._plan.command), env, log_file, self._folder)
+            role = RoleProcess(who, own_python(self._plan.command), env, log_file, self._folder)
         except (OSError, IndexError) as e:
             text = f"the role could not be started: {' '.join(self._plan.command)}: {e}"
             log.error(text)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from yarnps._errors import InputError
+
+OWN_PYTHON = "@python"
 
 AM_SILENCE_S = 300.0  # until the ApplicationMaster's Welcome says otherwise
 
@@ -72,8 +75,25 @@ class Settings:
             certificate=_read(folder / ".skein.crt"),
             key=_read(folder / ".skein.pem"),
             am_silence_s=float(env.get("YARNPS_AM_SILENCE", AM_SILENCE_S)),
-            env={k: v for k, v in env.items() if k != "YARNPS_NONCE"},
+            env={
+                "NUMBA_CACHE_DIR": kernel_cache(env, folder),
+                **{k: v for k, v in env.items() if k != "YARNPS_NONCE"},
+            },
         )
+
+
+def kernel_cache(env: Mapping[str, str], folder: Path) -> str:
+    """Where compiled kernels are kept: shared by the application's containers of this node."""
+    if env.get("YARNPS_KERNEL_CACHE"):
+        return env["YARNPS_KERNEL_CACHE"]
+    local = env.get("LOCAL_DIRS", "").split(",")[0]
+    return str((Path(local) if local else folder) / "numba")
+
+
+def own_python(command: Sequence[str]) -> list[str]:
+    """The command with `@python` as its first word standing for the agent's own interpreter."""
+    words = list(command)
+    return [sys.executable, *words[1:]] if words[:1] == [OWN_PYTHON] else words
 
 
 def _lookup(env: Mapping[str, str]) -> str:
