@@ -18,18 +18,16 @@ from yarnps.am.deaths import Deaths
 from yarnps.am.decisions import (
     Decision,
     Expiry,
-    GaveUp,
     Incarnation,
     Registration,
     Release,
     RolePlan,
     Settings,
-    StartProcess,
-    Up,
     Work,
 )
 from yarnps.am.decode import Ending, Memory
-from yarnps.am.ranks import ProcessState, Rank, Vitals
+from yarnps.am.lives import Lives
+from yarnps.am.ranks import Rank, Vitals
 from yarnps.am.requests import Requests
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
@@ -66,6 +64,9 @@ class Members:
         self._closing = False
         self._vitals: dict[str, Vitals] = {}
         self._ticked: float | None = None
+        self._lives = Lives(
+            self.plans, settings.limits, self._ranks, self._requests, self._deaths, self._vitals
+        )
 
     # ------------------------------------------------------------ inputs: the job
 
@@ -86,14 +87,14 @@ class Members:
 
     def give_up(self, role: str, rank: int, cause: Cause, text: str) -> list[Decision]:
         """Leave a rank out, by order of the shell."""
-        return self._give_up(self._ranks[role, rank], Ending(cause, text))
+        return self._lives.give_up(self._ranks[role, rank], Ending(cause, text))
 
     def shutdown(self, text: str) -> list[Decision]:
         """End every container; deaths do not count from now on."""
         self._closing = True
         out: list[Decision] = []
         for rank in self._ranks.values():
-            out += self._let_go(rank, Cause.OUR_KILL, text, polite=True)
+            out += self._lives.let_go(rank, Cause.OUR_KILL, text, polite=True)
             if not rank.ended:
                 rank.end("stopped", text)
         return out
@@ -145,7 +146,7 @@ class Members:
         if self._deaths.nodes.give_back(rank.name, rank.node):
             text = f"died on {rank.node} before; the container there is given back"
             out: list[Decision] = [roster.note(rank, text)]
-            out += self._let_go(rank, Cause.OUR_KILL, text)
+            out += self._lives.let_go(rank, Cause.OUR_KILL, text)
             return [*out, self._requests.ask(rank)]
         rank.phase, rank.note = "granted", ""
         return []
@@ -156,7 +157,8 @@ class Members:
         Containers that we do not know are released, those that are gone count as ended, requests
         without an answer are made again. Agents have a whole limit to come back.
         """
-        self._vitals, self._ticked = {}, None
+        self._vitals.clear()
+        self._ticked = None
         self._requests.forget_answers()
         unanswered = [r for r in self._ranks.values() if r.phase == "asked" and not r.container]
         held = [rank for rank in self._ranks.values() if rank.container]
@@ -193,7 +195,9 @@ class Members:
         vitals.connected = vitals.registered = True
         vitals.hear(now)
         resumed = rank.phase not in ("asked", "granted")
-        return Registration(True, resumed=resumed, decisions=tuple(self._welcome(rank, reg, now)))
+        return Registration(
+            True, resumed=resumed, decisions=tuple(self._lives.welcome(rank, reg, now))
+        )
 
     def heard(self, container: str, now: float, heartbeat: pb.Heartbeat | None = None) -> None:
         """Something came from an agent. Not for the journal."""
@@ -214,7 +218,7 @@ class Members:
         rank = self._requests.rank_of(container)
         if rank is None or rank.ended:
             return []
-        return self._started(rank, started.incarnation, now)
+        return self._lives.started(rank, started.incarnation, now)
 
     def said_hello(self, container: str, process: int, now: float) -> list[Decision]:
         """A process has said hello (RoleHello): only now its rank counts as up."""
@@ -260,18 +264,18 @@ class Members:
         if rank is None:
             return []
         if rank.ended:
-            return self._let_go(rank, Cause.OUR_KILL, rank.phase, polite=True)
+            return self._lives.let_go(rank, Cause.OUR_KILL, rank.phase, polite=True)
         state = rank.processes.get(exited.incarnation.process)
-        if state is not None and state.start > exited.incarnation.start:
-            return []  # of an incarnation that has been replaced already
+        if state is not None and not state.could_exit(exited.incarnation.start):
+            return []  # said before, or of an incarnation that has been replaced already
         memory = Memory(self._memory_limit(rank), peak)
         ending = roster.exit_of(rank.role, state, exited, memory, work or Work())
         if ending is None:
             rank.end("finished")
-            return self._let_go(rank, Cause.OUR_KILL, "finished", polite=True)
+            return self._lives.let_go(rank, Cause.OUR_KILL, "finished", polite=True)
         if exited.restarting or exited.ordered:
-            return self._died_in_place(rank, exited, ending, now)
-        return self._lose(rank, ending, now)
+            return self._lives.died_in_place(rank, exited, ending, now)
+        return self._lives.lose(rank, ending, now)
 
     # ------------------------------------------------------------ inputs: time
 
@@ -297,8 +301,8 @@ class Members:
         if expiry.kind == "ask":
             return [self._requests.ask(rank)] if rank.phase == "waiting" else []
         if expiry.kind == "up":
-            return self._not_up(rank, now) if rank.up_by is not None else []
-        return self._lose(rank, roster.expired(expiry.kind, rank, self.settings.limits), now)
+            return self._lives.not_up(rank, now) if rank.up_by is not None else []
+        return self._lives.lose(rank, roster.expired(expiry.kind, rank, self.settings.limits), now)
 
     def tick(self, now: float, responsive: bool = True) -> list[Decision]:
         """`due` and `expire` in one, for who keeps no journal."""
@@ -356,67 +360,17 @@ class Members:
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over the state of a snapshot."""
         ranks = [Rank.from_dict(item) for item in data["ranks"]]
-        self._ranks = {(rank.role, rank.rank): rank for rank in ranks}
+        self._ranks.clear()
+        self._ranks.update({(rank.role, rank.rank): rank for rank in ranks})
         self._requests.restore(data["requests"], ranks)
         self._deaths.restore(data["deaths"])
         self._closing = data["closing"]
-        self._vitals, self._ticked = {}, None
+        self._vitals.clear()
+        self._ticked = None
 
     def _memory_limit(self, rank: Rank) -> int | None:
         plan = self.plans[rank.role]
         return plan.retry_memory if rank.bigger else plan.memory
-
-    def _let_go(
-        self, rank: Rank, cause: Cause, text: str, *, polite: bool = False
-    ) -> list[Decision]:
-        self._vitals.pop(rank.container, None)
-        return self._requests.let_go(rank, cause, text, polite=polite)
-
-    # ------------------------------------------------------------ inside: starts
-
-    def _welcome(self, rank: Rank, reg: pb.Register, now: float) -> list[Decision]:
-        """Bring an accepted agent and the rank together."""
-        if rank.ended:
-            return []
-        plan = self.plans[rank.role]
-        out: list[Decision] = []
-        for incarnation in sorted(reg.running, key=lambda i: i.process):
-            out += self._started(rank, incarnation, now)
-            if rank.ended or rank.container != reg.container:
-                return out
-        if len(reg.running) < plan.processes:
-            # It was never told, or the message was lost, or the agent is restarting one.
-            rank.told_at = now
-            if not rank.processes:
-                rank.phase = "starting"
-                out.append(StartProcess(rank.container, rank.role, rank.rank, plan.processes))
-        return out
-
-    def _started(self, rank: Rank, inc: pb.Incarnation, now: float) -> list[Decision]:
-        old = rank.processes.get(inc.process)
-        if old is not None and (old.id == inc.id or old.start > inc.start):
-            return []
-        out: list[Decision] = []
-        if old is not None and old.alive:
-            # Its exit came while nobody listened.
-            gone = pb.Incarnation(process=inc.process, start=old.start, id=old.id)
-            ending = Ending(Cause.UNKNOWN, "its process was replaced unseen")
-            exited = pb.RoleExited(incarnation=gone, restarting=True)
-            container = rank.container
-            out += self._died_in_place(rank, exited, ending, now)
-            if rank.container != container:
-                return out
-        rank.processes[inc.process] = ProcessState(inc.start, inc.id)
-        rank.processes = dict(sorted(rank.processes.items()))
-        rank.starts += inc.process == 0
-        if len(rank.alive) == self.plans[rank.role].processes:
-            rank.phase, rank.told_at, rank.running_since = "running", None, now
-        elif rank.phase != "restarting":
-            rank.phase = "starting"
-        up = Up(rank.role, rank.rank, rank.incarnation(inc.process), rank.node, rank.address)
-        return [*out, up]
-
-    # ------------------------------------------------------------ inside: ends
 
     def _container_ended(
         self, rank: Rank, info: ContainerInfo, memory: Memory, tail: str, now: float
@@ -433,78 +387,4 @@ class Members:
             )
         elif not rank.processes and ending.cause in (Cause.EXIT, Cause.UNKNOWN):
             ending = self._deaths.before_start(rank, ending)
-        return self._lose(rank, ending, now, ended=True)
-
-    def _lose(
-        self, rank: Rank, ending: Ending, now: float, *, ended: bool = False
-    ) -> list[Decision]:
-        """A rank loses its container (`ended`: it is gone, else we release it)."""
-        charged, ending = self._deaths.account(rank, ending, now)
-        out: list[Decision] = [
-            roster.death(rank, rank.alive, ending, in_place=False, charged=charged)
-        ]
-        if ended:
-            self._vitals.pop(rank.container, None)
-            self._requests.ended(rank)
-        else:
-            out += self._let_go(rank, ending.cause, ending.text)
-        if ending.certain or rank.budget.exhausted:
-            return out + self._give_up(rank, ending)
-        self._set_deadline(rank, now)
-        if not charged:
-            return [*out, self._requests.ask(rank)]
-        rank.wait(now + rank.budget.delay_s, ending.text)
-        return out
-
-    def _died_in_place(
-        self, rank: Rank, exited: pb.RoleExited, ending: Ending, now: float
-    ) -> list[Decision]:
-        """A process died and the container lives on."""
-        was_bigger = rank.bigger
-        charged, ending = self._deaths.account(rank, ending, now)
-        hopeless = ending.certain or rank.budget.exhausted
-        stays = not hopeless and rank.bigger == was_bigger
-        lost = tuple(i for i in rank.alive if not stays or i.process == exited.incarnation.process)
-        out: list[Decision] = [roster.death(rank, lost, ending, in_place=stays, charged=charged)]
-        if not stays:
-            out += self._let_go(rank, ending.cause, ending.text)
-        if hopeless:
-            return out + self._give_up(rank, ending)
-        self._set_deadline(rank, now)
-        if not stays:
-            rank.wait(now + rank.budget.delay_s, ending.text)
-            return out
-        for incarnation in lost:
-            rank.processes[incarnation.process].alive = False
-        rank.phase, rank.told_at, rank.note = "restarting", now, ending.text
-        if not exited.restarting:
-            plan = self.plans[rank.role]
-            out.append(StartProcess(rank.container, rank.role, rank.rank, plan.processes))
-        return out
-
-    def _set_deadline(self, rank: Rank, now: float) -> None:
-        """From a death on, the rank has the start limit to be up again."""
-        if rank.up_by is None:
-            rank.up_by = now + self.settings.limits.start_timeout
-
-    def _not_up(self, rank: Rank, now: float) -> list[Decision]:
-        """The start limit of a rank has run out."""
-        limit = self.settings.limits.start_timeout
-        others = any(r.up for r in self._ranks.values() if r.role == rank.role and r is not rank)
-        if rank.role == "worker" and rank.ever_up and others:
-            # Others do its work meanwhile; a busy cluster is no reason to end a job that goes on.
-            rank.up_by = now + limit
-            return [roster.note(rank, f"not back after {limit:.0f} s: {roster.waits_for(rank)}")]
-        text = f"not up within {limit:.0f} s; missing: {roster.some_of(self.missing())}"
-        return self._give_up(rank, Ending(Cause.START_TIMEOUT, text))
-
-    def _give_up(self, rank: Rank, ending: Ending) -> list[Decision]:
-        if rank.ended:
-            return []
-        out: list[Decision] = []
-        if rank.alive:
-            out.append(roster.death(rank, rank.alive, ending, in_place=False, charged=False))
-        out += self._let_go(rank, ending.cause, ending.text)
-        cause, text = roster.final_words(rank, ending)
-        rank.end("failed", text)
-        return [*out, GaveUp(rank.role, rank.rank, cause, text, ending.traceback)]
+        return self._lives.lose(rank, ending, now, ended=True)

@@ -34,6 +34,10 @@ class ProcessState:
     traceback: str = ""
     user_error: bool = False
 
+    def could_exit(self, start: int) -> bool:
+        """Whether a report that incarnation `start` has ended is news."""
+        return start > self.start or (start == self.start and self.alive)
+
 
 @dataclass
 class Rank:

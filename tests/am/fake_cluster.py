@@ -273,7 +273,8 @@ class World:
         if restarting:
             self.later(self.random.uniform(0, 2), "restart", (box.id, process))
         if box.connected:
-            self.feed("role_exited", box.id, exited, self.now)
+            for _ in range(self.random.choice((1, 1, 2))):  # an agent may say it again
+                self.feed("role_exited", box.id, exited, self.now)
 
     def break_stream(self, box: Box) -> None:
         if box.connected:

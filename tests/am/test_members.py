@@ -439,6 +439,7 @@ def test_a_process_that_the_agent_restarts_in_place() -> None:
     assert kinds(out) == ["Died"]
     assert (died.cause, died.charged, died.restarting_in_place) == (Cause.SIGNAL, True, True)
     assert job.state() == "restarting"
+    assert job.exits("c", -9, restarting=True) == []  # said again after a broken stream
     up = only(Up, job.started("c", 1))
     assert up.incarnation.start == 1
     assert up.incarnation.id != died.incarnations[0].id
