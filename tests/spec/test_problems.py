@@ -147,6 +147,17 @@ VALUES = [
         'put it in quotes (ON: "yes")',
     ),
     (
+        {WORKER: worker(more='env: {my-var: "1"}')},
+        (),
+        "job.yaml:4: services.worker.env.my-var: "
+        "expected a name of letters, digits and _ for a variable, found 'my-var'",
+    ),
+    (
+        {WORKER: f"{worker()}\n{other('aside', 'nodes: []')}"},
+        (),
+        "job.yaml:5: services.aside.script: missing: the bash script of the service",
+    ),
+    (
         {WORKER: worker(more="files: {lib/a.py: a.py}")},
         (),
         'job.yaml:4: services.worker.files."lib/a.py": '

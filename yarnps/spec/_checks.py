@@ -17,7 +17,7 @@ from yarnps._errors import Problem
 from ._params import APPS
 from ._problems import place_of, problems_of, spoken
 from ._units import MIB, format_size, parse_size
-from ._walk import nearest
+from ._walk import ROLE_NAMES, nearest
 from ._yaml import Path, Place, format_path
 
 ROLE_MIN_BYTES: Final = 320 * MIB  # a Python process with one numba kernel is 150 MB
@@ -73,12 +73,14 @@ def cross_checks(data: Mapping[str, Any], places: Mapping[Path, Place]) -> list[
     if "yarnps" in data:
         _master(checker)
         _roles(checker)
+        _scripts(checker, but=ROLE_NAMES)
         _program(checker)
         _input(checker)
         _stop(checker)
         _not_yet(checker)
     else:
         _plain(checker)
+        _scripts(checker, but=())
     return checker.problems
 
 
@@ -93,8 +95,11 @@ def _plain(c: _Checker) -> None:
     services = c.mapping("services")
     if not services and not c.get("master", "script"):
         c.add(("services",), "missing: at least one service, or master.script")
-    for name, service in services.items():
-        if isinstance(service, Mapping) and not service.get("script"):
+
+
+def _scripts(c: _Checker, *, but: tuple[str, ...]) -> None:
+    for name, service in c.mapping("services").items():
+        if name not in but and isinstance(service, Mapping) and not service.get("script"):
             c.add(("services", name, "script"), "missing: the bash script of the service")
 
 
@@ -158,10 +163,10 @@ def _master(c: _Checker) -> None:
 
 def _roles(c: _Checker) -> None:
     services = c.mapping("services")
-    for role in ("server", "worker"):
+    for role in ROLE_NAMES:
         service = services.get(role)
         if service is None:
-            others = tuple(name for name in services if name not in ("server", "worker"))
+            others = tuple(name for name in services if name not in ROLE_NAMES)
             near = nearest(role, others)
             also = f" (there is a service {near!r})" if near else ""
             c.add(("services", role), f"missing: the {role}s' instances and resources{also}")
@@ -180,10 +185,8 @@ def _roles(c: _Checker) -> None:
             )
     for name in services:
         depends = c.get("services", name, "depends")
-        for role in (
-            depends if name not in ("server", "worker") and isinstance(depends, list) else ()
-        ):
-            if role in ("server", "worker"):
+        for role in depends if name not in ROLE_NAMES and isinstance(depends, list) else ():
+            if role in ROLE_NAMES:
                 c.add(
                     ("services", name, "depends"),
                     f"a service beside the job cannot wait for {role!r}: yarnps starts that itself",

@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from ._job import Job, Source
-from ._yaml import compose, split_path
+from ._yaml import compose
 
 MASK: Final = "***"
 _SECRET: Final = re.compile(
@@ -70,8 +70,8 @@ def _mask_env(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mask_source(source: Source) -> Source:
-    steps = split_path(re.sub(r"\[\d+\]", "", source.path))
-    if "env" not in steps[:-1] or not is_secret(steps[-1]):
+    name = re.search(r"\.env\.(\w+)$", source.path)
+    if name is None or not is_secret(name[1]):
         return source
     origin = source.origin
     if origin.startswith("--set "):

@@ -5,6 +5,7 @@ Only checked here: the plain data goes on to skein as it was written.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -24,6 +25,12 @@ def _target(value: str) -> str:
     return value
 
 
+def _variable(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):  # bash cannot export others
+        raise fault(f"expected a name of letters, digits and _ for a variable, found {value!r}")
+    return value
+
+
 def _at_least_one_mib(value: int) -> int:
     if value < 1:
         raise fault("expected more than 0")
@@ -39,7 +46,7 @@ def _names(value: Any) -> Any:
 
 Upper = BeforeValidator(_upper)
 Names = Annotated[Texts, BeforeValidator(_names)]
-Env = dict[str, str]
+Env = dict[Annotated[str, AfterValidator(_variable)], str]
 
 
 class Resources(Section):
