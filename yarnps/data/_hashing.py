@@ -32,7 +32,8 @@ def hash64(text: str | bytes) -> int:
 def noting_names() -> Iterator[dict[int, str]]:
     """Note the name behind each id that is made meanwhile, to show rows to a person."""
     global _noted
-    _noted = names = {}
+    names: dict[int, str] = {}
+    _noted = names
     try:
         yield names
     finally:

@@ -73,9 +73,10 @@ def sample(listing: Listing, settings: DataSettings, records: int = 10) -> Sampl
             shown += [as_text(row, names) for row in rows]
         good += count
         bad_total += log.total
-        bad += log.take()
-        if settings.too_many_bad(log.total, count):
-            problems.append(_complaint(split, settings, log.total, count))
+        found = log.take()
+        bad += found
+        if _hopeless(settings, log.total, count):
+            problems.append(_complaint(split, settings, log.total, count, found))
     return Sample(tuple(shown), good, tuple(bad[:BAD_SHOWN]), bad_total, tuple(problems))
 
 
@@ -118,13 +119,23 @@ def as_text(record: Any, names: dict[int, str]) -> str:
     return f"label {record.labels[0]:g}  {' '.join(entries[:ENTRIES_SHOWN])}{more}"
 
 
-def _complaint(split: Split, settings: DataSettings, bad: int, good: int) -> str:
-    hint = _hint(split, settings)
-    return (
+def _hopeless(settings: DataSettings, bad: int, good: int) -> bool:
+    """Whether the job is bound to fail. A share may still come right in the rest of the input."""
+    if 0 < settings.max_bad < 1:
+        return bad > max(good, settings.max_bad * (bad + good))
+    return settings.too_many_bad(bad, good)
+
+
+def _complaint(
+    split: Split, settings: DataSettings, bad: int, good: int, found: list[BadRecord]
+) -> str:
+    lines = [
         f"{bad} of the first {bad + good} records cannot be read as {settings.format}, more than "
         f"data.max_bad_records ({settings.max_bad:g}) allows: {split.path}"
-        + (f"\n  {hint}" if hint else "")
-    )
+    ]
+    lines += [f"line {record.line}: {record.error}" for record in found[:3]]
+    hint = _hint(split, settings)
+    return "\n  ".join([*lines, hint] if hint else lines)
 
 
 def _hint(split: Split, settings: DataSettings) -> str:
