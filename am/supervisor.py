@@ -264,7 +264,7 @@ def _tell_yarn(env: Mapping[str, str], cause: str) -> None:
     """Have YARN show the cause; skein's own words would only say that the driver failed."""
     if env.get("YARNPS_CLUSTER") != "yarn":
         return
-    command = [sys.executable, "-m", "yarnps.am.clusters.skein_client", "FAILED", cause]
+    command = [sys.executable, "-m", "yarnps.am.clusters.farewell", cause]
     try:
         subprocess.run(command, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as e:

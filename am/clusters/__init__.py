@@ -20,7 +20,7 @@ def connect(job: Job, folder: Path) -> Cluster:
     if kind == "yarn":
         from yarnps.am.clusters.yarn import YarnCluster
 
-        return YarnCluster(job)
+        return YarnCluster()
     raise InputError(
         f"YARNPS_CLUSTER must be yarn or local: {kind or 'not set'}",
         "The ApplicationMaster is started by `yarnps submit`.",

@@ -30,13 +30,15 @@ class ContainerInfo:
     id
         The name that `request` returned, such as ``worker_3``; never used twice in an attempt.
     role
-        ``server`` or ``worker``, also for a container of the role's retry service.
+        ``server`` or ``worker``, also for a container of the role's retry service; the name of
+        the service for others.
     node
         Name of its node; empty as long as it is only requested.
     yarn_id
         YARN's own id (``container_…``); locally the same as `id`.
     exit_message
-        The cluster's words about its end, verbatim.
+        The cluster's words about its end, verbatim: skein's sentence, or what YARN says. For a
+        positive exit status on YARN that is no more than "failed".
     started, ended
         Seconds since the epoch.
     """
@@ -79,7 +81,13 @@ class Cluster(Protocol):
         """End a container (or take the request back). Known and ended already: nothing happens."""
 
     async def containers(self) -> list[ContainerInfo]:
-        """All containers of our roles in this attempt, also those that have ended."""
+        """All containers of this attempt, also those that have ended, and of other services."""
+
+    async def output(self, container: str) -> str:
+        """The last lines that a container's own script wrote; empty when not to be had.
+
+        For a container that ended before its agent could say why (no interpreter, say).
+        """
 
     async def nodes(self) -> list[str]:
         """Names of the nodes that can run containers; empty where the cluster does not tell."""

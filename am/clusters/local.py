@@ -35,6 +35,7 @@ GRACE_S = 3.0
 # Role processes see the end of their agent at once; what is left after this is killed.
 LEFTOVER_S = 1.0
 WATCH_S = 0.05
+TAIL_BYTES = 8192
 
 CERTIFICATE = (".skein.crt", ".skein.pem")
 RECORD = "container.json"
@@ -244,6 +245,10 @@ class LocalCluster:
         self._in_background(self._sweep(record.id))
         return info
 
+    async def output(self, container: str) -> str:
+        folder = self.folder_of(container)
+        return "".join(_tail(folder / name) for name in ("stdout", "stderr"))
+
     # ------------------------------------------------------------------ ending
 
     async def release(self, container: str) -> None:
@@ -321,6 +326,14 @@ class LocalCluster:
 
     async def add_page(self, port: int, prefix: str) -> str:
         return f"http://127.0.0.1:{port}/{prefix}/"
+
+
+def _tail(path: Path) -> str:
+    if not path.exists():
+        return ""
+    with path.open("rb") as f:
+        f.seek(max(0, f.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return f.read().decode(errors="replace")
 
 
 def _exit_message(folder: Path, record: _Record) -> str:

@@ -215,6 +215,12 @@ async def test_a_pid_that_is_used_again_is_not_our_container(
         task.cancel()
 
 
+async def test_output_of_a_container(cluster: LocalCluster) -> None:
+    container = await cluster.request("worker", {})
+    assert (await ended(cluster, container)).state == "ended"
+    assert (await cluster.output(container)).endswith("KeyError: 'WHAT'\n")
+
+
 async def test_unknown_container(cluster: LocalCluster) -> None:
     with pytest.raises(ClusterError, match="no such container: worker_9"):
         await cluster.release("worker_9")
