@@ -69,11 +69,11 @@ def _spoil(data: Any, dice: random.Random) -> None:
         data.append(value)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_spoilt_files(seed: int) -> None:
     dice = random.Random(seed)
     good = 0
-    for _ in range(120):
+    for _ in range(80):
         data = copy.deepcopy(FILE)
         for _ in range(dice.choice((1, 1, 1, 2, 3, 6))):
             _spoil(data, dice)
@@ -92,7 +92,7 @@ def test_spoilt_files(seed: int) -> None:
         assert needs(job).memory > 0
         assert job.sources() or job.block is None
         masked_job(job).to_json()
-    assert 0 < good < 120
+    assert 0 < good < 80
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -96,7 +96,7 @@ KEYS = [
         "job.yaml:2: services.worker: missing: the workers' instances and resources",
     ),
     (
-        {WORKER: worker().replace("worker", "workers")},
+        {WORKER: other("workers", "script: x")},
         (),
         "job.yaml:2: services.worker: missing: the workers' instances and resources "
         "(there is a service 'workers')",

@@ -162,28 +162,9 @@ def _master(c: _Checker) -> None:
 
 
 def _roles(c: _Checker) -> None:
-    services = c.mapping("services")
     for role in ROLE_NAMES:
-        service = services.get(role)
-        if service is None:
-            others = tuple(name for name in services if name not in ROLE_NAMES)
-            near = nearest(role, others)
-            also = f" (there is a service {near!r})" if near else ""
-            c.add(("services", role), f"missing: the {role}s' instances and resources{also}")
-            continue
-        if not isinstance(service, Mapping):
-            continue
-        instances = c.number("services", role, "instances", default=1)
-        if instances < 1:
-            c.add(("services", role, "instances"), f"expected at least 1, found {instances}")
-        _role_memory(c, role)
-        retry = role + RETRY_SUFFIX
-        if retry in services and c.get("yarnps", "retry_memory") is not None:
-            c.add(
-                ("services", retry),
-                f"the name is taken: with yarnps.retry_memory, yarnps makes a service {retry}",
-            )
-    for name in services:
+        _role(c, role)
+    for name in c.mapping("services"):
         depends = c.get("services", name, "depends")
         for role in depends if name not in ROLE_NAMES and isinstance(depends, list) else ():
             if role in ROLE_NAMES:
@@ -196,6 +177,32 @@ def _roles(c: _Checker) -> None:
             ("services", "server", "script"),
             "the servers' program is yarnps' own: take the script out",
         )
+    _shards(c)
+
+
+def _role(c: _Checker, role: str) -> None:
+    services = c.mapping("services")
+    service = services.get(role)
+    if service is None:
+        near = nearest(role, tuple(name for name in services if name not in ROLE_NAMES))
+        also = f" (there is a service {near!r})" if near else ""
+        c.add(("services", role), f"missing: the {role}s' instances and resources{also}")
+        return
+    if not isinstance(service, Mapping):
+        return
+    instances = c.number("services", role, "instances", default=1)
+    if instances < 1:
+        c.add(("services", role, "instances"), f"expected at least 1, found {instances}")
+    _role_memory(c, role)
+    retry = role + RETRY_SUFFIX
+    if retry in services and c.get("yarnps", "retry_memory") is not None:
+        c.add(
+            ("services", retry),
+            f"the name is taken: with yarnps.retry_memory, yarnps makes a service {retry}",
+        )
+
+
+def _shards(c: _Checker) -> None:
     processes = c.number("services", "server", "instances", default=1) * c.number(
         "services", "server", "resources", "vcores", default=1
     )
