@@ -28,6 +28,8 @@ class SplitLike(Protocol):
     @property
     def file_size(self) -> int: ...
     @property
+    def modified_ms(self) -> int: ...
+    @property
     def hosts(self) -> tuple[str, ...]: ...
     def to_pb(self) -> pb.SplitInfo: ...
 
@@ -213,5 +215,5 @@ def _weights(splits: Sequence[SplitLike]) -> list[int]:
 def _fingerprint(splits: Sequence[SplitLike]) -> str:
     digest = hashlib.sha256()
     for s in splits:
-        digest.update(repr((s.id, s.path, s.start, s.length, s.file_size)).encode())
+        digest.update(repr((s.id, s.path, s.start, s.length, s.file_size, s.modified_ms)).encode())
     return digest.hexdigest()[:16]
