@@ -248,7 +248,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._inner.file_length()}
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._inner)}
         self._at = base[whence] + offset
         return self._at
 
@@ -257,7 +257,7 @@ class _Reader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
-        length = min(len(view), self._inner.file_length() - self._at)
+        length = min(len(view), len(self._inner) - self._at)
         if length <= 0:
             return 0
         data = self._files._ask(
