@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from yarnps.am.actions import Tell, tell_role
+from yarnps.am.actions import Log, Tell, tell_role
 from yarnps.protocol import control_pb2 as pb
 
 
@@ -43,6 +43,18 @@ class RoleProcess:
     def tell(self, message: pb.ToRole) -> Tell:
         """The action that sends it a message."""
         return tell_role(self.container, self.process, message)
+
+    def log(self, kind: str, text: str) -> Log:
+        """An event about it."""
+        return Log(
+            kind,
+            text,
+            role=self.role,
+            rank=self.rank,
+            container=self.container,
+            incarnation=self.start,
+            node=self.node,
+        )
 
 
 class Crew:

@@ -212,7 +212,7 @@ class JobMachine:
         work = Work(
             asked=member.asked if member else True,
             rows=member.rows if member else 0,
-            input_left=not self.training.over,
+            input_left=not self.training.course.over,
         )
         decisions = self.members.role_exited(container, exited, now, work)
         out = self._carry_out(decisions, now)
@@ -231,9 +231,9 @@ class JobMachine:
         elif kind == "failed":
             failed = says.message.failed
             self.members.role_failed(container, member.process, failed, now)
-            return [_role_log("error", f"{member.name}: {failed.error}", member)]
+            return [member.log("error", f"{member.name}: {failed.error}")]
         elif kind == "finished":
-            if self.training.over:
+            if self.training.course.over:
                 out += self._carry_out(self.members.finished(member.role, member.rank, now), now)
             return out
         return out + self.training.said(member, says.message, now)
@@ -260,7 +260,7 @@ class JobMachine:
                 start = start_message(self.config, decision.role, decision.processes)
                 out.append(Tell(decision.container, pb.ToAgent(start=start)))
             elif isinstance(decision, Up):
-                out += self._up(decision, now)
+                out += self._up(decision)
             elif isinstance(decision, Died):
                 out += self._died(decision, now)
             elif isinstance(decision, GaveUp):
@@ -270,7 +270,7 @@ class JobMachine:
                 out.append(Log("note", note.text, note.role, note.rank, note.container))
         return out
 
-    def _up(self, up: Up, now: float) -> list[Action]:
+    def _up(self, up: Up) -> list[Action]:
         one = up.incarnation
         member = RoleProcess(
             id=one.id,
@@ -284,7 +284,8 @@ class JobMachine:
             server_rank=up.rank * self.config.server.processes + one.process,
         )
         text = f"{member.name} has started on {up.node}"
-        return [_role_log("up", text, member), *self.training.up(member, now)]
+        self.training.up(member)
+        return [member.log("up", text)]
 
     def _died(self, died: Died, now: float) -> list[Action]:
         then = "restarted in its container" if died.restarting_in_place else "a new container"
@@ -311,16 +312,16 @@ class JobMachine:
         """Whether the job has ended by now."""
         if self.outcome is not None:
             return []
-        training = self.training
-        if training.over and self._over_since is None:
+        course = self.training.course
+        if course.over and self._over_since is None:
             self._over_since = now
         facts = rule.Facts(
             roles=self._rules,
-            plan_ended=training.over and self._workers_done(now),
-            model_in_place=training.model_written,
-            skipped_splits=len(training.ledger.skipped) if training.ledger else 0,
+            plan_ended=course.over and self._workers_done(now),
+            model_in_place=course.model_written,
+            skipped_splits=len(course.ledger.skipped) if course.ledger else 0,
             killed=self._killed,
-            failures=tuple(self._failures + training.failures),
+            failures=tuple(self._failures + course.failures),
         )
         self.outcome = rule.decide(facts)
         if self.outcome is None:
@@ -375,16 +376,4 @@ def _plan(role: Role, retry_memory: float | None) -> RolePlan:
         allow_failures=role.allow_failures,
         memory=role.memory,
         retry_memory=round(role.memory * retry_memory) if retry_memory else None,
-    )
-
-
-def _role_log(kind: str, text: str, member: RoleProcess) -> Log:
-    return Log(
-        kind,
-        text,
-        role=member.role,
-        rank=member.rank,
-        container=member.container,
-        incarnation=member.start,
-        node=member.node,
     )

@@ -109,6 +109,11 @@ class Saver:
         text = f"the servers have counted {counted:,} rows, {same} the ledger: {rows:,}"
         return [Log("audit", text, data={"servers": counted, "ledger": rows})]
 
+    def open_ledger(self) -> dict[str, Any]:
+        """The ledger's snapshot in the cut that is under way."""
+        opened = self.cuts.snapshot()["open"]
+        return dict(opened["ledger"])
+
     # ------------------------------------------------------------ exports
 
     def export_path(self, kind: str, epoch: int) -> str:

@@ -157,7 +157,7 @@ class Shell:
         self.feed(i.Reconciled(tuple(containers)))
         if self.machine.outcome is not None:
             self._over.set()
-        elif self.machine.training.ledger is None:
+        elif self.machine.training.course.ledger is None:
             await self._list_input()
 
     async def _list_input(self) -> None:
@@ -305,7 +305,7 @@ class Shell:
         """Finish a model, and move it to its place unless it is only kept as the best so far."""
         model, error = self.config.model, ""
         if publish.manifest:
-            metrics = dict(self.machine.training.results.newest)
+            metrics = dict(self.machine.training.course.results.newest)
             error = await self._attempt(
                 chores.finish_model, publish.source, publish.manifest, metrics
             )
@@ -370,7 +370,7 @@ class Shell:
 
     async def _alive(self) -> None:
         self._ticker.tick()
-        progress = self.machine.training.ledger
+        progress = self.machine.training.course.ledger
         if progress is not None:
             await self.cluster.set_progress(progress.fraction)
             now = time.time()

@@ -45,12 +45,12 @@ def build(
     events_after: int = 0,
 ) -> Status:
     """The job as it is now."""
-    config, training = machine.config, machine.training
-    ledger, saver = training.ledger, training.saver
+    config, course = machine.config, machine.training.course
+    ledger, saver = course.ledger, course.saver
     progress = ledger.summary(now) if ledger else Progress(epochs=config.block.train.epochs)
     rows = processes(machine, telemetry, now)
     best = next(
-        (r.metrics for r in training.history.results if r.epoch == training.history.best_saved), {}
+        (r.metrics for r in course.history.results if r.epoch == course.history.best_saved), {}
     )
     status = Status(
         application=config.application,
@@ -59,7 +59,7 @@ def build(
         state=state_of(machine),
         sentence="",
         attempt=config.attempt,
-        generation=training.routes.generation,
+        generation=machine.training.routes.generation,
         started=machine.started,
         now=now,
         ended=machine.ended,
@@ -70,9 +70,9 @@ def build(
         runtime=config.block.runtime,
         app=config.block.app or "",
         progress=progress,
-        metrics=dict(training.results.newest),
+        metrics=dict(course.results.newest),
         best=dict(best),
-        curves=training.results.curves(),
+        curves=course.results.curves(),
         rate=telemetry.rate_points(),
         processes=rows,
         events=events.after(events_after),
@@ -92,12 +92,12 @@ def state_of(machine: JobMachine) -> str:
     """The job's state, in the words of `yarnps.status.STATES`."""
     if machine.outcome is not None:
         return machine.outcome.state
-    training = machine.training
-    if training.over or isinstance(training.step, steps.Export | steps.Publish):
+    course = machine.training.course
+    if course.over or isinstance(course.step, steps.Export | steps.Publish):
         return "FINISHING"
-    if training.ledger is None or training.ledger.epoch == 0:
+    if course.ledger is None or course.ledger.epoch == 0:
         return "STARTING"
-    return "EVALUATING" if training.ledger.phase == "test" else "TRAINING"
+    return "EVALUATING" if course.ledger.phase == "test" else "TRAINING"
 
 
 def waits(machine: JobMachine, around: Surroundings, now: float) -> list[str]:

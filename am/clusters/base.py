@@ -105,7 +105,10 @@ class Cluster(Protocol):
         """Make ``http://127.0.0.1:<port>/<prefix>/`` reachable; returns the address for people."""
 
     async def finish(self, state: FinalState, diagnostics: str) -> None:
-        """End all containers and the application, for good.
+        """End all containers and the application, for good. The last thing to do.
+
+        On YARN skein kills this process within a tenth of a second: whatever is to be written or
+        deleted must be so before.
 
         On YARN a final failure may start the next attempt of the ApplicationMaster: it is for the
         caller to leave the outcome in the job directory first, and to look for one at its start.

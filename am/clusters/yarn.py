@@ -183,7 +183,6 @@ class YarnCluster:
         return await self._do("add the web page", add)
 
     async def finish(self, state: FinalState, diagnostics: str) -> None:
-        """See `Cluster.finish`. skein ends this process soon after."""
         text = diagnostics[:DIAGNOSTICS_LIMIT]
         await self._do("end the application", lambda: self._client.shutdown(state, text))
 

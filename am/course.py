@@ -1,0 +1,373 @@
+"""The course of a job: which step of the plan is under way, and how it begins and ends.
+
+Owns the ledger, the saves and the results; `yarnps.am.training` owns the processes and tells this
+class what they did.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from yarnps.am import plan as steps
+from yarnps.am.actions import Action, Log, Publish
+from yarnps.am.config import Config
+from yarnps.am.crew import Crew, RoleProcess
+from yarnps.am.cuts import Cuts, Manifest
+from yarnps.am.dataset import SplitLike
+from yarnps.am.ledger import Ledger
+from yarnps.am.ledger_records import Revoked, done_splits
+from yarnps.am.outcome import Failure
+from yarnps.am.plan import History, Plan, PlanSettings
+from yarnps.am.results import Results
+from yarnps.am.routes import Routes
+from yarnps.am.saver import Saver
+from yarnps.apps.metrics import finish
+from yarnps.causes import Cause
+from yarnps.data import Split
+from yarnps.protocol import control_pb2 as pb
+
+# What cannot be saved or written after so many tries is gone past (a cut) or fails the job (the
+# model).
+TRIES = 3
+
+
+class Course:
+    """See the module's text. `failures` grows; the job's outcome rule reads it."""
+
+    def __init__(self, config: Config, crew: Crew, routes: Routes, now: float) -> None:
+        self.config = config
+        self.history = History()
+        self.results = Results()
+        self.ledger: Ledger | None = None
+        self.saver: Saver | None = None
+        self.failures: list[Failure] = []
+        self.step: steps.Step | None = None
+        self.over = False
+        self.model_written = False
+        self._crew = crew
+        self._routes = routes
+        self._train: Sequence[SplitLike] = ()
+        self._test: Sequence[SplitLike] = ()
+        self._tries: dict[str, int] = {}
+        self._started = now
+        self._elapsed_before = 0.0
+        block, stop = config.block, config.block.stop
+        self.plan = Plan(
+            PlanSettings(
+                epochs=block.train.epochs,
+                has_test=block.data.test is not None,
+                metric=stop.metric,
+                mode=stop.mode,
+                patience=stop.patience,
+                max_time=stop.max_time,
+            )
+        )
+
+    @property
+    def serving(self) -> bool:
+        """Whether leases may be given out now."""
+        return isinstance(self.step, steps.Train | steps.Test) and self._routes.complete
+
+    # ------------------------------------------------------------ the beginning, and going back
+
+    def listed(
+        self,
+        train: Sequence[SplitLike],
+        test: Sequence[SplitLike],
+        resume: dict[str, Any] | None,
+        now: float,
+    ) -> list[Action]:
+        """The input is known; `resume` is the manifest of the newest cut of an earlier attempt."""
+        saver = self._furnish(train, test, now)
+        if resume is None:
+            return []
+        manifest = Manifest.from_json(resume)
+        saver.cuts.adopt([manifest])
+        self._go_back_to(manifest)
+        self._elapsed_before = float(manifest.extra.get("elapsed", 0.0))
+        rows = self.ledger.rows if self.ledger else 0
+        text = f"resuming from checkpoint {manifest.number}: {rows:,} rows are done"
+        return [Log("resume", text, data={"cut": manifest.number, "rows": rows})]
+
+    def _furnish(self, train: Sequence[SplitLike], test: Sequence[SplitLike], now: float) -> Saver:
+        """A ledger of the input, and the saves that go with it."""
+        block = self.config.block
+        self._train, self._test = train, test
+        self.ledger = Ledger(
+            train,
+            test,
+            epochs=block.train.epochs,
+            seed=block.train.seed,
+            shuffle=block.data.shuffle.splits,
+            attempt=self.config.attempt,
+        )
+        every, keep = block.checkpoint.every, block.checkpoint.keep
+        cuts = Cuts(every, keep, self.ledger.snapshot(), start=now)
+        self.saver = Saver(self.config, self._crew, cuts)
+        return self.saver
+
+    def server_lost(self, member: RoleProcess) -> list[Action]:
+        """A server's shards are lost: back to the newest cut, what came after is replayed."""
+        if self.saver is None or self.ledger is None:
+            return []
+        out = self.saver.abandon(f"{member.name} died")
+        self.saver.drop_export()
+        if self.over:
+            return out
+        before, newest = self.ledger.rows, self.saver.cuts.newest
+        revoked = self._go_back_to(newest)
+        lost = before - self.ledger.rows
+        where = f"checkpoint {newest.number}" if newest else "the beginning"
+        text = f"{member.name} is lost: back to {where}, {lost:,} rows are replayed"
+        out.append(Log("replay", text, role="server", rank=member.rank, data={"rows": lost}))
+        return out + self.revoke(revoked)
+
+    def _go_back_to(self, manifest: Manifest | None) -> list[Revoked]:
+        """The ledger and the history as they were at a cut, or at the beginning."""
+        assert self.ledger is not None and self.saver is not None
+        self.step = None
+        revoked = self.ledger.restore_cut(self.saver.cuts.newest_ledger)
+        if manifest is None:
+            self.history = History()
+            return revoked
+        self.history.restore(manifest.extra["history"])
+        complete = manifest.reason == steps.EPOCH_END or self.ledger.phase == "test"
+        self.history.back_to(self.ledger.epoch, complete)
+        return revoked
+
+    def returned(self) -> list[Action]:
+        """The AM's process is back: what was under way and may have been lost begins again."""
+        out: list[Action] = []
+        if self.saver is not None:
+            out += self.saver.abandon("the ApplicationMaster was restarted")
+            self.saver.drop_export()
+        if not isinstance(self.step, steps.Train | steps.Test):
+            self.step = None
+        return out
+
+    def revoke(self, revoked: Sequence[Revoked], *, to_workers: bool = True) -> list[Action]:
+        """Tell the servers, and usually the workers, that leases are void."""
+        out: list[Action] = []
+        for item in revoked:
+            message = pb.ToRole(revoke=item.to_pb())
+            out += self._crew.tell_all("server", message)
+            if to_workers:
+                out += self._crew.tell_all("worker", message)
+        return out
+
+    # ------------------------------------------------------------ the plan
+
+    def facts(self, now: float) -> steps.Facts:
+        """What the plan decides upon."""
+        ledger = self.ledger
+        return steps.Facts(
+            epoch=ledger.epoch if ledger else 0,
+            phase=ledger.phase if ledger else "",
+            phase_done=ledger.phase_done if ledger else False,
+            elapsed=self.elapsed(now),
+            cut_epoch=self.history.cut_epoch,
+            results=tuple(self.history.results),
+            best_saved=self.history.best_saved,
+            model_written=self.model_written,
+        )
+
+    def elapsed(self, now: float) -> float:
+        """Seconds of the job over all attempts."""
+        return self._elapsed_before + now - self._started
+
+    def advance(self, now: float) -> list[Action]:
+        """Begin the step that the plan names, unless it is under way."""
+        out: list[Action] = []
+        if self.over or not self._routes.complete:
+            return out
+        while self.ledger is not None and self.saver is not None:
+            if self.ledger.phase == "test" and self.ledger.phase_done:
+                out += self._tested(self.ledger, now)
+            step = self.plan.next(self.facts(now))
+            if step == self.step:
+                break
+            if isinstance(step, steps.Cut) and self.saver.busy:
+                break  # the cut under way comes first; its end asks again
+            self.step = step
+            out += self._begin(step, self.ledger, self.saver, now)
+        return out
+
+    def _begin(self, step: steps.Step, ledger: Ledger, saver: Saver, now: float) -> list[Action]:
+        if isinstance(step, steps.Train):
+            return self._begin_phase(step.epoch, "train", ledger)
+        if isinstance(step, steps.Test):
+            return self._begin_phase(step.epoch, "test", ledger)
+        if isinstance(step, steps.Close):
+            text = f"epoch {step.epoch} ends early: {step.reason}"
+            return [Log("stop", text), *self.revoke(ledger.close())]
+        if isinstance(step, steps.Cut):
+            return self.cut(step.reason, now)
+        if isinstance(step, steps.Export):
+            servers = self._routes.incarnations()
+            return saver.begin_export(step.kind, step.epoch, servers, now)
+        if isinstance(step, steps.Publish):
+            return [Publish("final", saver.export_path(steps.BEST, step.epoch), {})]
+        self.over = True
+        note = f"; {step.note}" if step.note else ""
+        return [Log("end_of_data", f"training is over: {step.reason}{note}")]
+
+    def _begin_phase(self, epoch: int, phase: str, ledger: Ledger) -> list[Action]:
+        if (ledger.epoch, ledger.phase) == (epoch, phase):
+            return []
+        out = self.revoke(ledger.begin(epoch, phase))
+        message = pb.ToRole(phase=pb.Phase(epoch=epoch, phase=phase))
+        out += self._crew.tell_all("worker", message)
+        what = "training" if phase == "train" else "evaluation"
+        text = f"epoch {epoch} of {ledger.epochs}: {what} begins, {ledger.splits_total} splits"
+        data = {"epoch": epoch, "phase": phase, "splits": ledger.splits_total}
+        return [*out, Log("epoch", text, data=data)]
+
+    def _tested(self, ledger: Ledger, now: float) -> list[Action]:
+        """The test phase is through: its sums become metrics."""
+        if any(result.epoch == ledger.epoch for result in self.history.results):
+            return []
+        sums = {name: np.asarray(v, dtype=np.float64) for name, v in ledger.sums.items()}
+        metrics = {f"test_{name}": value for name, value in finish(sums).items()}
+        self.history.add(ledger.epoch, metrics)
+        out = self.results.measured(ledger.epoch, metrics, now)
+        stop = self.plan.settings.metric
+        if stop is not None and stop not in metrics:
+            known = ", ".join(sorted(metrics)) or "none"
+            text = f"stop.metric {stop} is not among the metrics of the test input: {known}"
+            self.failures.append(Failure(Cause.INPUT, text))
+        return out
+
+    # ------------------------------------------------------------ saves
+
+    def cut(self, reason: str, now: float) -> list[Action]:
+        """Order a cut of the ledger as it is now."""
+        if self.ledger is None or self.saver is None:
+            return []
+        extra = {"history": self.history.snapshot(), "elapsed": self.elapsed(now)}
+        servers, ledger = self._routes.incarnations(), self.ledger.snapshot()
+        return self.saver.begin_cut(ledger, servers, now, reason=reason, extra=extra)
+
+    def cut_if_due(self, now: float) -> list[Action]:
+        """Timed cuts, and the limit of one that is under way."""
+        if self.saver is None:
+            return []
+        late = self.saver.cuts.expired(now)
+        if late:
+            return self.saver.abandon(late) + self._retry_cut()
+        if isinstance(self.step, steps.Train) and self.serving and self.saver.cuts.due(now):
+            return self.cut("time", now)
+        return []
+
+    def saved(self, member: RoleProcess, message: pb.FromRole) -> list[Action]:
+        """A server has written a part of a cut or of the model, or could not."""
+        if self.saver is None:
+            return []
+        if message.HasField("save_done"):
+            out = self.saver.save_done(member, message.save_done)
+            return out + self._retry_cut() if message.save_done.error else out
+        out, error = self.saver.export_done(member, message.export_done)
+        return out + self._export_failed(error) if error else out
+
+    def manifest_written(self, cut: int, error: str, now: float) -> list[Action]:
+        """A cut's manifest is in place, or not."""
+        if self.saver is None or self.ledger is None or self.saver.cuts.open is None:
+            return []
+        if error:
+            return self.saver.abandon(error) + self._retry_cut()
+        reason = self.saver.cuts.open.reason
+        done = [d.to_pb() for d in done_splits(self.saver.open_ledger(), self._train)]
+        out = self.saver.durable(cut, done, now)
+        if out:
+            self._tries.pop("cut", None)
+        if out and reason == steps.EPOCH_END:
+            self.history.cut_epoch = self.ledger.epoch
+            out += self.saver.audit(self.ledger.rows)
+        return out
+
+    def _retry_cut(self) -> list[Action]:
+        """A cut came to nothing. One at an epoch's end is tried again, and then gone past."""
+        if not isinstance(self.step, steps.Cut):
+            return []
+        tries = self._tries["cut"] = self._tries.get("cut", 0) + 1
+        out: list[Action] = []
+        if tries >= TRIES:
+            del self._tries["cut"]
+            self.history.cut_epoch = self.step.epoch
+            text = f"epoch {self.step.epoch} goes unsaved after {TRIES} tries"
+            out.append(Log("save_failed", text))
+        self.step = None
+        return out
+
+    def published(self, kind: str, path: str, error: str) -> list[Action]:
+        """A model is in its place, or could not be put there."""
+        if self.saver is None or self.ledger is None:
+            return []
+        if error:
+            return self._export_failed(error)
+        export, self.saver.export = self.saver.export, None
+        if kind == steps.BEST:
+            self.history.best_saved = export.epoch if export else self.ledger.epoch
+            return [Log("model", f"the best model so far is kept: {path}")]
+        self.model_written = True
+        return [Log("model", f"the model is in its place: {path}", data={"path": path})]
+
+    def _export_failed(self, error: str) -> list[Action]:
+        if self.saver is not None:
+            self.saver.drop_export()
+        self._tries["export"] = self._tries.get("export", 0) + 1
+        out: list[Action] = [Log("model_failed", error)]
+        if self._tries["export"] >= TRIES:
+            self.failures.append(Failure(Cause.MODEL, error))
+        else:
+            self.step = None
+        return out
+
+    # ------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data for `restore`. Whatever step is under way is found again by the plan."""
+        return {
+            "train": [encode(split) for split in self._train],
+            "test": [encode(split) for split in self._test],
+            "ledger": self.ledger.snapshot() if self.ledger else None,
+            "saver": self.saver.snapshot() if self.saver else None,
+            "history": self.history.snapshot(),
+            "results": self.results.snapshot(),
+            "over": self.over,
+            "model_written": self.model_written,
+            "tries": dict(self._tries),
+            "started": self._started,
+            "elapsed_before": self._elapsed_before,
+        }
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Put back what `snapshot` gave."""
+        self._started = data["started"]
+        self._elapsed_before = data["elapsed_before"]
+        if data["ledger"] is not None:
+            train, test = ([decode(x) for x in data[name]] for name in ("train", "test"))
+            saver = self._furnish(train, test, self._started)
+            saver.restore(data["saver"])
+            assert self.ledger is not None
+            self.ledger.restore(data["ledger"])
+            phase, epoch = self.ledger.phase, self.ledger.epoch
+            if phase and not self.ledger.phase_done:
+                self.step = steps.Train(epoch) if phase == "train" else steps.Test(epoch)
+        self.history.restore(data["history"])
+        self.results.restore(data["results"])
+        self.over, self.model_written = data["over"], data["model_written"]
+        self._tries = dict(data["tries"])
+
+
+def encode(split: SplitLike) -> str:
+    """A split as text."""
+    return base64.b64encode(split.to_pb().SerializeToString()).decode()
+
+
+def decode(text: str) -> SplitLike:
+    """The inverse of `encode`."""
+    return Split.from_pb(pb.SplitInfo.FromString(base64.b64decode(text)))
