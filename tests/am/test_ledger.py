@@ -1,0 +1,474 @@
+"""`Ledger`, rule by rule."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from made_splits import MadeSplit, failure, said, splits
+
+from yarnps._errors import DataError
+from yarnps.am.ledger import AVOID_NODE_S, Ledger
+from yarnps.am.ledger_records import DoneSplits, Grant, Revoked, done_splits
+
+
+def begun(count: int = 4, *, test: int = 0, phase: str = "train", **settings: Any) -> Ledger:
+    ledger = Ledger(splits(count, nodes=2), splits(test), **settings)
+    ledger.begin(1, phase)
+    return ledger
+
+
+def one(ledger: Ledger, worker: int = 1, node: str = "n0", now: float = 0.0) -> Grant:
+    (grant,) = ledger.lease(worker, node, 1, now)
+    return grant
+
+
+def finish_phase(ledger: Ledger, rows: int = 10, now: float = 0.0) -> None:
+    while not ledger.phase_done:
+        grant = one(ledger, now=now)
+        ledger.progress(1, said(grant, 1, rows, done=True, size=100), now)
+
+
+# ---------------------------------------------------------------- leases
+
+
+def test_a_lost_lease_goes_on_from_its_last_committed_batch() -> None:
+    ledger = begun(1)
+    first = one(ledger)
+    ledger.progress(1, said(first, 3, 30, size=40), 1)
+    assert ledger.lost(1) == [Revoked(1, "train", 0, first.token)]
+    second = one(ledger, worker=2)
+    assert (second.from_batch, second.from_rows) == (3, 30)
+    assert second.token > first.token
+    assert ledger.rows == 30
+    assert ledger.progress(2, said(second, 5, 50, done=True), 2) == (True, True)
+    assert (ledger.rows, ledger.phase_done) == (50, True)
+
+
+def test_an_old_token_is_refused_even_from_the_same_worker() -> None:
+    ledger = begun(1)
+    old = one(ledger)
+    ledger.revoke(1)
+    new = one(ledger)
+    assert ledger.progress(1, said(old, 4, 40, done=True), 1) == (False, False)
+    assert ledger.failed(1, failure(old), "n0", 1).accepted is False
+    assert (ledger.rows, ledger.phase_done) == (0, False)
+    assert ledger.progress(1, said(new, 4, 40, done=True), 1) == (True, True)
+
+
+def test_another_worker_cannot_speak_for_a_lease() -> None:
+    ledger = begun(1)
+    grant = one(ledger)
+    assert ledger.progress(2, said(grant, 1, 10), 1) == (False, False)
+
+
+def test_numbers_only_go_forward() -> None:
+    ledger = begun(1)
+    grant = one(ledger)
+    ledger.progress(1, said(grant, 3, 30, size=40), 1)
+    assert ledger.progress(1, said(grant, 2, 20, size=30), 2) == (True, False)
+    assert (ledger.rows, ledger.bytes) == (30, 40)
+
+
+def test_nothing_is_given_out_before_the_start_or_after_the_close() -> None:
+    ledger = Ledger(splits(3))
+    assert ledger.lease(1, "n0", 2, 0) == []
+    assert not ledger.phase_done
+    ledger.begin(1, "train")
+    grant = one(ledger)
+    assert ledger.close() == [Revoked(1, "train", grant.split.id, grant.token)]
+    assert ledger.lease(1, "n0", 2, 0) == []
+    assert ledger.phase_done
+
+
+def test_local_splits_come_first_whatever_the_case_of_the_name() -> None:
+    ledger = begun(6)
+    grants = ledger.lease(1, "N1", 3, 0)
+    assert [grant.split.id % 2 for grant in grants] == [1, 1, 1]
+    assert one(ledger, worker=2, node="n1").split.id % 2 == 0
+
+
+def test_the_order_is_shuffled_by_seed_and_epoch_and_the_test_is_in_order() -> None:
+    def order(seed: int, epoch: int, phase: str = "train", shuffle: bool = True) -> list[int]:
+        ledger = Ledger(splits(50), splits(50), epochs=2, seed=seed, shuffle=shuffle)
+        ledger.begin(epoch, phase)
+        return [grant.split.id for grant in ledger.lease(1, "x", 50, 0)]
+
+    assert order(1, 1) == order(1, 1)
+    assert order(1, 1) != order(1, 2)
+    assert order(1, 1) != order(2, 1)
+    assert sorted(order(1, 1)) == order(1, 1, "test") == order(1, 1, shuffle=False)
+
+
+def test_what_the_worker_does_not_hold_after_a_restart_is_free_again() -> None:
+    ledger = begun(2)
+    held, never_arrived = ledger.lease(1, "n0", 2, 0)
+    revoked = ledger.revoke(1, keep=[held.token])
+    assert revoked == [Revoked(1, "train", never_arrived.split.id, never_arrived.token)]
+    assert ledger.holders() == {1: [held.split.id]}
+    assert one(ledger, worker=2).split == never_arrived.split
+
+
+def test_a_freed_split_goes_first() -> None:
+    ledger = Ledger(splits(10))
+    ledger.begin(1, "train")
+    grant = one(ledger)
+    ledger.lost(1)
+    assert one(ledger, worker=2).split == grant.split
+
+
+def test_who_says_nothing_of_its_leases_is_overdue() -> None:
+    ledger = begun(3)
+    a, _ = one(ledger, worker=1, now=0), one(ledger, worker=2, now=5)
+    ledger.lease(3, "n0", 0, 0)
+    ledger.progress(1, said(a, 1, 10), 50)
+    assert ledger.overdue(64, 60) == []
+    assert ledger.overdue(65, 60) == [(2, 5)]
+    assert ledger.overdue(200, 60) == [(2, 5), (1, 50)]
+
+
+# ---------------------------------------------------------------- failures
+
+
+def test_three_failures_on_different_nodes_make_a_dead_letter() -> None:
+    ledger = Ledger(splits(1), epochs=2)
+    ledger.begin(1, "train")
+    workers = {1: "n1", 2: "n2", 3: "n3"}
+    for worker, node in workers.items():
+        ledger.lease(worker, node, 0, 0)
+    for worker, again in ((1, True), (2, True), (3, False)):
+        for earlier in range(1, worker):
+            assert ledger.lease(earlier, workers[earlier], 1, 1) == [], "it failed on that node"
+        grant = one(ledger, worker, workers[worker], 1)
+        answer = ledger.failed(worker, failure(grant, "no block"), workers[worker], 1)
+        assert answer == (True, again, not again, "no block")
+    (letter,) = ledger.skipped
+    assert (letter.split, letter.error, letter.nodes) == (0, "no block", ("n1", "n2", "n3"))
+    assert ledger.phase_done and ledger.fraction == 0.5
+    ledger.begin(2, "train")
+    assert ledger.phase_done, "it stays given up"
+
+
+def test_a_split_is_kept_from_its_node_only_while_another_may_come_for_it() -> None:
+    ledger = Ledger(splits(1))
+    ledger.begin(1, "train")
+    ledger.lease(2, "n2", 0, 0)
+    ledger.failed(1, failure(one(ledger, 1, "n1")), "n1", 10)
+    assert ledger.lease(1, "n1", 1, 10 + AVOID_NODE_S - 1) == []
+    assert len(ledger.lease(1, "n1", 1, 10 + AVOID_NODE_S)) == 1
+
+
+def test_on_the_only_node_it_is_tried_again_at_once() -> None:
+    ledger = Ledger(splits(1))
+    ledger.begin(1, "train")
+    ledger.lease(2, "n1", 0, 0)
+    ledger.failed(1, failure(one(ledger, 1, "n1")), "n1", 0)
+    assert len(ledger.lease(1, "n1", 1, 0)) == 1
+
+
+def test_many_failed_splits_do_not_make_a_lease_slow_or_stop_it() -> None:
+    ledger = Ledger(splits(200))
+    ledger.begin(1, "train")
+    ledger.lease(2, "n2", 0, 0)
+    for grant in ledger.lease(1, "n1", 200, 0):
+        ledger.failed(1, failure(grant), "n1", 0)
+    assert len(ledger.lease(1, "n1", 1, 1)) == 1
+
+
+def test_a_changed_file_is_given_up_at_once() -> None:
+    ledger = begun(1)
+    answer = ledger.failed(1, failure(one(ledger), "it changed", changed=True), "n0", 0)
+    assert answer == (True, False, True, "it changed")
+
+
+def test_failures_of_an_epoch_do_not_count_in_the_next() -> None:
+    ledger = Ledger(splits(1), epochs=5)
+    for epoch in range(1, 6):
+        ledger.begin(epoch, "train")
+        ledger.failed(1, failure(one(ledger)), "n0", 0)
+        ledger.progress(1, said(one(ledger), 1, 10, done=True), 0)
+    assert ledger.skipped == []
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_rows_total_is_estimated_and_then_exact() -> None:
+    ledger = Ledger(splits(4), epochs=3)
+    assert ledger.rows_total is None
+    ledger.begin(1, "train")
+    grant = one(ledger)
+    ledger.progress(1, said(grant, 1, 6, size=50), 1)
+    assert ledger.rows_total == 3 * 4 * 12
+    ledger.progress(1, said(grant, 2, 10, done=True), 2)
+    assert ledger.rows_total == 3 * 4 * 10
+    finish_phase(ledger, rows=7)
+    assert ledger.rows_total == 3 * 31
+    ledger.begin(2, "train")
+    assert (ledger.rows, ledger.rows_total) == (31, 93)
+    assert ledger.fraction == pytest.approx(1 / 3)
+
+
+def test_rows_of_a_split_that_is_given_up_count_as_far_as_they_went() -> None:
+    ledger = Ledger(splits(2), epochs=2, max_failures=1, shuffle=False)
+    ledger.begin(1, "train")
+    grant = one(ledger)
+    ledger.progress(1, said(grant, 1, 3, size=10), 1)
+    ledger.failed(1, failure(grant), "n0", 1)
+    finish_phase(ledger, rows=10)
+    assert (ledger.rows, ledger.rows_total) == (13, 23)
+    ledger.begin(2, "train")
+    finish_phase(ledger, rows=10)
+    assert (ledger.rows, ledger.rows_total, ledger.fraction) == (23, 23, 1.0)
+
+
+def test_the_size_of_parquet_splits_is_their_share_of_the_file() -> None:
+    parts = [
+        MadeSplit(0, "a", 0, 3, 4000),
+        MadeSplit(1, "a", 3, 1, 4000),
+        MadeSplit(2, "b", 0, 1, 96),
+    ]
+    ledger = Ledger(parts, shuffle=False)
+    ledger.begin(1, "train")
+    ledger.progress(1, said(one(ledger), 1, 10, done=True, size=1234), 0)
+    assert (ledger.bytes, ledger.bytes_total) == (3000, 4096)
+
+
+def test_the_rate_is_an_average_over_half_a_minute() -> None:
+    ledger = begun(1)
+    grant = one(ledger, now=100)
+    assert ledger.rate(100) == 0
+    for second in range(1, 61):
+        ledger.progress(1, said(grant, second, 50 * second), 100 + second)
+        if second >= 2:
+            assert ledger.rate(100 + second) == pytest.approx(50, rel=0.02)
+    assert ledger.rate(175) == pytest.approx(25, rel=0.05)
+    assert ledger.rate(200) == 0
+
+
+def test_the_rate_does_not_jump_when_news_come_late_or_the_job_goes_back() -> None:
+    ledger = begun(1)
+    start = ledger.snapshot()
+    grant = one(ledger, now=0)
+    for second in range(1, 31):
+        ledger.progress(1, said(grant, second, 50 * second), second)
+    # The ApplicationMaster is away for 60 s, the worker is not.
+    ledger.restore(json.loads(json.dumps(ledger.snapshot())))
+    ledger.progress(1, said(grant, 90, 50 * 90), 90)
+    assert ledger.rate(90) == pytest.approx(50, rel=0.02)
+    ledger.restore_cut(start)
+    assert ledger.rows == 0
+    assert ledger.rate(90) == pytest.approx(50, rel=0.02)
+    grant = one(ledger, now=90)
+    ledger.progress(1, said(grant, 1, 50), 91)
+    assert ledger.rate(91) == pytest.approx(50, rel=0.03)
+
+
+def test_seconds_left_is_over_all_epochs_and_phases() -> None:
+    ledger = Ledger(splits(4), splits(1), epochs=2)
+    assert ledger.seconds_left(0) is None
+    ledger.begin(1, "train")
+    for i in range(4):
+        grant = one(ledger, now=10 * i)
+        ledger.progress(1, said(grant, 1, 100, done=True), 10 * i + 10)
+    # 10 rows a second; 400 more to train on, 2 x 100 to test on (by their bytes).
+    assert ledger.seconds_left(40) == pytest.approx(60, rel=0.02)
+    assert ledger.summary(40).rows_total == 800
+
+
+# ---------------------------------------------------------------- the test phase
+
+
+def test_sums_are_the_same_in_any_order_of_arrival() -> None:
+    def total(order: list[int]) -> dict[str, list[float]]:
+        ledger = begun(1, test=4, phase="test")
+        grants = ledger.lease(1, "n0", 4, 0)
+        for i in order:
+            sums = {"loss": [10.0 ** (3 * i) + 0.1, 1.0], "hist": [i, 0.0, 1.0]}
+            ledger.progress(1, said(grants[i], 1, 10, done=True, sums=sums), 0)
+            ledger.restore(json.loads(json.dumps(ledger.snapshot())))
+        return {name: values.tolist() for name, values in ledger.sums.items()}
+
+    expected = (1 + 0.1) + (1e3 + 0.1) + (1e6 + 0.1) + (1e9 + 0.1)
+    assert total([0, 1, 2, 3]) == {"hist": [6.0, 0.0, 4.0], "loss": [expected, 4.0]}
+    assert total([3, 1, 0, 2]) == total([0, 1, 2, 3])
+
+
+def test_whole_numbers_and_others_under_one_name_are_added() -> None:
+    ledger = begun(1, test=2, phase="test")
+    for values in ([2.0, 1.0], [0.5, 1.0]):
+        ledger.progress(1, said(one(ledger), 1, 1, done=True, sums={"loss": values}), 0)
+    assert ledger.sums["loss"].tolist() == [2.5, 2.0]
+
+
+def test_a_test_phase_that_is_begun_again_starts_from_nothing() -> None:
+    ledger = begun(1, test=2, phase="test")
+    ledger.progress(1, said(one(ledger), 1, 1, done=True, sums={"loss": [2.5, 1.0]}), 0)
+    held = one(ledger)
+    assert ledger.begin(1, "test") == [Revoked(1, "test", held.split.id, held.token)]
+    assert ledger.sums == {}
+    assert ledger.splits_done == 0
+
+
+def test_a_lost_test_split_is_done_from_its_beginning() -> None:
+    ledger = begun(1, test=1, phase="test")
+    before = ledger.bytes
+    ledger.progress(1, said(one(ledger), 3, 30, size=40), 0)
+    ledger.lost(1)
+    assert ledger.bytes == before
+    assert one(ledger, worker=2).from_batch == 0
+
+
+def test_test_rows_are_not_training_rows() -> None:
+    ledger = begun(1, test=1)
+    finish_phase(ledger, rows=10)
+    ledger.begin(1, "test")
+    finish_phase(ledger, rows=5)
+    assert (ledger.rows, ledger.rows_total, ledger.fraction) == (10, 10, 1.0)
+
+
+# ---------------------------------------------------------------- bad records
+
+
+def test_bad_records_are_counted_once_whatever_the_epochs() -> None:
+    ledger = Ledger(splits(2), epochs=2, shuffle=False)
+    for epoch in (1, 2):
+        ledger.begin(epoch, "train")
+        grant = one(ledger)
+        ledger.progress(1, said(grant, 1, 10, bad=2), 0)
+        ledger.progress(1, said(grant, 2, 20, bad=4, done=True), 0)
+        ledger.progress(1, said(one(ledger), 1, 10, bad=3, done=True), 0)
+    assert ledger.bad_records == 7
+    assert [sample.line for sample in ledger.bad_samples] == [1, 2, 3, 4]
+    assert ledger.over_limit(6) and not ledger.over_limit(7)
+
+
+def test_no_bad_record_is_allowed_by_default() -> None:
+    ledger = begun(1)
+    assert not ledger.over_limit(0)
+    ledger.progress(1, said(one(ledger), 1, 10, bad=1), 0)
+    assert ledger.over_limit(0)
+
+
+def test_a_ratio_is_judged_when_enough_is_seen_or_at_the_end() -> None:
+    ledger = begun(2)
+    grant = one(ledger)
+    ledger.progress(1, said(grant, 1, 100, bad=3), 0)
+    assert not ledger.over_limit(0.01), "too early to tell"
+    ledger.progress(1, said(grant, 2, 2000, bad=30), 0)
+    assert ledger.over_limit(0.01) and not ledger.over_limit(0.02)
+    few = begun(1)
+    few.progress(1, said(one(few), 1, 100, bad=3, done=True), 0)
+    assert few.over_limit(0.01) and not few.over_limit(0.03)
+
+
+# ---------------------------------------------------------------- snapshots and cuts
+
+
+def test_a_restored_ledger_decides_the_same() -> None:
+    ledger = begun(20, test=2, seed=3)
+    for worker in range(4):
+        ledger.lease(worker, f"n{worker % 2}", 2, 0)
+    ledger.lost(2)
+    (grant,) = ledger.lease(1, "n1", 1, 1)
+    ledger.failed(1, failure(grant), "n1", 1)
+    other = Ledger(splits(20, nodes=2), splits(2), seed=3)
+    other.restore(json.loads(json.dumps(ledger.snapshot())))
+    assert other.snapshot() == ledger.snapshot()
+    for now in range(2, 12):
+        assert other.lease(5, "n0", 2, now) == ledger.lease(5, "n0", 2, now)
+
+
+def test_going_back_to_a_cut_frees_what_came_after_it() -> None:
+    ledger = Ledger(splits(3), shuffle=False)
+    ledger.begin(1, "train")
+    a, b = ledger.lease(1, "n0", 2, 0)
+    ledger.progress(1, said(a, 1, 10, done=True), 0)
+    ledger.progress(1, said(b, 2, 20, size=20), 0)
+    cut = json.loads(json.dumps(ledger.snapshot()))
+    ledger.progress(1, said(b, 4, 40, done=True), 0)
+    c = one(ledger)
+    revoked = ledger.restore_cut(cut)
+    assert revoked == [Revoked(1, "train", 2, c.token)]
+    assert (ledger.rows, ledger.splits_done, ledger.bytes) == (30, 1, 120)
+    again = ledger.lease(1, "n0", 3, 0)
+    assert [(g.split.id, g.from_batch, g.from_rows) for g in again] == [(1, 2, 20), (2, 0, 0)]
+    assert min(g.token for g in again) > c.token
+
+
+def test_going_back_over_an_epochs_end() -> None:
+    ledger = Ledger(splits(2), epochs=2)
+    ledger.begin(1, "train")
+    ledger.progress(1, said(one(ledger), 1, 10, done=True), 0)
+    cut = ledger.snapshot()
+    finish_phase(ledger)
+    ledger.begin(2, "train")
+    finish_phase(ledger)
+    ledger.restore_cut(cut)
+    assert (ledger.epoch, ledger.rows, ledger.rows_of_epochs) == (1, 10, (10,))
+    finish_phase(ledger)
+    ledger.begin(2, "train")
+    finish_phase(ledger)
+    assert ledger.rows == 40
+
+
+def test_a_new_attempt_uses_tokens_that_the_old_one_cannot_have_given_out() -> None:
+    old = begun(2)
+    cut = old.snapshot()
+    last = [old.lease(1, "n0", 1, 0) and old.lost(1)[0].token for _ in range(500)][-1]
+    new = Ledger(splits(2, nodes=2), attempt=2)
+    new.restore_cut(json.loads(json.dumps(cut)))
+    assert one(new).token > last
+    assert one(new).token < 1 << 32
+
+
+def test_a_job_without_a_cut_goes_back_to_the_start() -> None:
+    ledger = Ledger(splits(2))
+    start = ledger.snapshot()
+    ledger.begin(1, "train")
+    held = one(ledger)
+    assert [r.token for r in ledger.restore_cut(start)] == [held.token]
+    assert (ledger.epoch, ledger.phase_done) == (0, False)
+    ledger.begin(1, "train")
+    assert len(ledger.lease(1, "n0", 5, 0)) == 2
+
+
+def test_a_snapshot_of_another_input_is_refused() -> None:
+    changed = [MadeSplit(0, modified_ms=5), *splits(2)[1:]]
+    with pytest.raises(DataError, match="the train input is not the one"):
+        Ledger(changed).restore(Ledger(splits(2)).snapshot())
+
+
+def test_done_splits_of_a_snapshot() -> None:
+    train = splits(3)
+    ledger = Ledger(train, splits(1), epochs=2, shuffle=False)
+    assert done_splits(ledger.snapshot(), train) == []
+    ledger.begin(1, "train")
+    ledger.progress(1, said(one(ledger), 1, 10, done=True), 0)
+    assert done_splits(ledger.snapshot(), train) == [DoneSplits(1, (0,))]
+    finish_phase(ledger)
+    ledger.begin(1, "test")
+    assert done_splits(ledger.snapshot(), train) == [DoneSplits(1, ())]
+    ledger.begin(2, "train")
+    assert done_splits(ledger.snapshot(), train) == [DoneSplits(1, ())]
+
+
+def test_messages_for_the_worker() -> None:
+    message = one(begun(1)).to_pb()
+    assert (message.epoch, message.phase, message.split.length) == (1, "train", 100)
+
+
+def test_a_hundred_thousand_splits_and_a_thousand_workers() -> None:
+    parts = splits(100_000, length=10, nodes=50)
+    ledger = Ledger(parts)
+    ledger.begin(1, "train")
+    asked = local = now = 0
+    while not ledger.phase_done:
+        worker, now, asked = asked % 1000, now + 1, asked + 1
+        for grant in ledger.lease(worker, f"n{worker % 50}", 2, now / 1000):
+            local += grant.split.id % 50 == worker % 50
+            ledger.progress(worker, said(grant, 1, 7, done=True), now / 1000)
+    assert asked == 50_000, "a free split was kept back"
+    assert (ledger.rows, local) == (700_000, 100_000)
+    assert len(json.dumps(ledger.snapshot())) < 3_000_000
