@@ -23,13 +23,12 @@ from yarnps.am.shell import Shell
 from yarnps.am.supervisor import ENDED_MARK, EXIT_ATTEMPT_OVER, EXIT_ENDED
 from yarnps.files import home_address
 from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, JOB_JSON, JOB_YAML, JobDir
-from yarnps.spec import Job
+from yarnps.spec import Job, masked_job
 from yarnps.status import Outcome
 
 logger = logging.getLogger("yarnps.am")
 
 JOB_FILE = "yarnps-job.json"
-MASK = "***"
 
 
 def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
@@ -57,14 +56,6 @@ def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
     )
 
 
-def masked(text: str, job: Job) -> str:
-    """The job file with the values of `env` blanked: they are where people keep secrets."""
-    values = {v for role in job.roles.values() for v in role.env.values() if len(v) > 3}
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, MASK)
-    return text
-
-
 def prepare(config: Config, job_dir: JobDir, folder: Path) -> Outcome | None:
     """Claim the job directory. Returns the outcome when the job has ended for good already."""
     job_dir.create()
@@ -73,8 +64,9 @@ def prepare(config: Config, job_dir: JobDir, folder: Path) -> Outcome | None:
         return Outcome(**ended)
     if job_dir.newest_attempt() < config.attempt:
         job_dir.claim(config.attempt, f"{os.uname().nodename} {os.getpid()}")
-    job_dir.write(JOB_YAML, masked(config.job.text, config.job).encode(), mode=0o600)
-    job_dir.write(JOB_JSON, masked(config.job.to_json(), config.job).encode(), mode=0o600)
+    shown = masked_job(config.job)
+    job_dir.write(JOB_YAML, shown.text.encode(), mode=0o600)
+    job_dir.write(JOB_JSON, shown.to_json().encode(), mode=0o600)
     job_dir.write(AM_CERTIFICATE, (folder / ".skein.crt").read_bytes(), mode=0o600)
     job_dir.write(AM_KEY, (folder / ".skein.pem").read_bytes(), mode=0o600)
     return None

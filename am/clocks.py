@@ -21,7 +21,7 @@ BATCHES = 10
 LEAST_MEMBERS = 3  # among fewer there is no telling who is the odd one
 # A pause of a few seconds (a collection of garbage, a slow disk) is not slowness, however short
 # the batches are.
-LEAST_S = 3.0
+LEAST_S = 5.0
 SAMPLES = 64
 
 

@@ -62,10 +62,14 @@ class NotPlaced:
 
 @dataclass(frozen=True)
 class Changed:
-    """A container's state has changed. `tail`: its last output, where it could be had."""
+    """A container's state has changed.
+
+    `tail`: its last output, where it could be had; `peak`: the most memory that was seen in it.
+    """
 
     info: ContainerInfo
     tail: str = ""
+    peak: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,10 +88,11 @@ class AgentCame:
 
 @dataclass(frozen=True)
 class AgentSaid:
-    """A message of a registered agent, other than a heartbeat."""
+    """A message of a registered agent, other than a heartbeat. `peak`: of memory, in bytes."""
 
     container: str
     message: pb.FromAgent
+    peak: int | None = None
 
 
 @dataclass(frozen=True)
@@ -99,9 +104,10 @@ class AgentWent:
 
 @dataclass(frozen=True)
 class Expired:
-    """A limit of a container has run out."""
+    """A limit of a container has run out. `reason`: why the cluster lets requests wait."""
 
     expiry: Expiry
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,9 @@ class JobMachine:
         plans = {name: _plan(role, block.retry_memory) for name, role in roles.items()}
         self.members = Members(plans, settings)
         self._rules = {n: RoleRule(r.instances, r.allow_failures) for n, r in roles.items()}
-        self._failures: list[Failure] = []
+        # One list, in the order in which things happened: the outcome rule takes the first.
+        self._failures = self.training.course.failures
+        self._waiting_reason = ""
         self._killed: Killed | None = None
         self._over_since: float | None = None
         self._handlers: dict[type, Callable[[Any, float], list[Action]]] = {
@@ -160,7 +162,7 @@ class JobMachine:
                     data={"yarn_id": event.info.yarn_id},
                 )
             )
-        changed = self.members.container_changed(event.info, now, event.tail)
+        changed = self.members.container_changed(event.info, now, event.tail, event.peak)
         return out + self._carry_out(changed, now)
 
     def _on_reconciled(self, event: i.Reconciled, now: float) -> list[Action]:
@@ -202,19 +204,19 @@ class JobMachine:
             started = event.message.role_started
             return self._carry_out(self.members.role_started(event.container, started, now), now)
         if kind == "role_exited":
-            return self._role_exited(event.container, event.message.role_exited, now)
+            return self._role_exited(event, event.message.role_exited, now)
         if kind == "role":
             return self._role_said(event.container, event.message.role, now)
         return []
 
-    def _role_exited(self, container: str, exited: pb.RoleExited, now: float) -> list[Action]:
+    def _role_exited(self, event: i.AgentSaid, exited: pb.RoleExited, now: float) -> list[Action]:
         member = self.training.crew.get(exited.incarnation.id)
         work = Work(
             asked=member.asked if member else True,
             rows=member.rows if member else 0,
             input_left=not self.training.course.over,
         )
-        decisions = self.members.role_exited(container, exited, now, work)
+        decisions = self.members.role_exited(event.container, exited, now, work, event.peak)
         out = self._carry_out(decisions, now)
         # A program that ended well is no death for the members; the training forgets it as well.
         return out + self.training.died([exited.incarnation.id], now)
@@ -241,6 +243,7 @@ class JobMachine:
     # ------------------------------------------------------------ inputs: time
 
     def _on_expired(self, event: i.Expired, now: float) -> list[Action]:
+        self._waiting_reason = event.reason
         return self._carry_out(self.members.expire(event.expiry, now), now)
 
     def _on_ticked(self, event: i.Ticked, now: float) -> list[Action]:
@@ -303,8 +306,11 @@ class JobMachine:
         return [log, *self.training.died([one.id for one in died.incarnations], now)]
 
     def _gave_up(self, gone: GaveUp) -> list[Action]:
-        self._failures.append(Failure(gone.cause, gone.text, gone.role, gone.rank, gone.traceback))
-        return [Log("gave_up", gone.text, gone.role, gone.rank, data={"cause": gone.cause.value})]
+        text = gone.text
+        if gone.cause is Cause.START_TIMEOUT and self._waiting_reason:
+            text += f". {self._waiting_reason}"
+        self._failures.append(Failure(gone.cause, text, gone.role, gone.rank, gone.traceback))
+        return [Log("gave_up", text, gone.role, gone.rank, data={"cause": gone.cause.value})]
 
     # ------------------------------------------------------------ the outcome
 
@@ -321,7 +327,7 @@ class JobMachine:
             model_in_place=course.model_written,
             skipped_splits=len(course.ledger.skipped) if course.ledger else 0,
             killed=self._killed,
-            failures=tuple(self._failures + course.failures),
+            failures=tuple(self._failures),
         )
         self.outcome = rule.decide(facts)
         if self.outcome is None:
@@ -350,6 +356,7 @@ class JobMachine:
             "training": self.training.snapshot(),
             "failures": [_failure_dict(f) for f in self._failures],
             "over_since": self._over_since,
+            "killed": self._killed.text if self._killed else None,
         }
 
     def restore(self, data: dict[str, Any], now: float) -> None:
@@ -357,9 +364,10 @@ class JobMachine:
         self.started = data["started"]
         self.members.restore(data["members"])
         self.training.restore(data["training"])
-        self._failures = [
+        self._failures[:] = [
             Failure(**{**item, "cause": Cause(item["cause"])}) for item in data["failures"]
         ]
+        self._killed = Killed(data["killed"]) if data["killed"] is not None else None
         self._over_since = data["over_since"]
 
 

@@ -86,7 +86,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Test:
-    """Evaluate the model on the test input."""
+    """Evaluate the model on the test input; through when its metrics are in the results."""
 
     epoch: int
     __test__ = False  # not a test class of pytest's
@@ -214,7 +214,7 @@ class History:
 
         `train_done` says whether the cut holds all of the epoch's training.
         """
-        last = epoch if train_done else epoch - 1
+        last = epoch if train_done else max(0, epoch - 1)
         self.results = [r for r in self.results if r.epoch <= last]
         self.best_saved = self.best_saved if self.best_saved <= last else 0
         self.cut_epoch = last

@@ -289,7 +289,8 @@ class Shell:
         for info in containers:
             if self._known.get(info.id) != info:
                 self._known[info.id] = info
-                self.feed(i.Changed(info))
+                tail = await self.cluster.tail(info) if info.state == "ended" else ""
+                self.feed(i.Changed(info, tail, self.machine.members.peak_of(info.id)))
 
     async def _ask_reason(self) -> None:
         if self.machine.members.missing():
@@ -381,7 +382,7 @@ class Shell:
         last, self._last_tick = getattr(self, "_last_tick", now), now
         self._lag_s = max(0.0, now - last - TICK_EVERY_S)
         for expiry in self.machine.members.due(now, responsive=self._lag_s < RESPONSIVE_S):
-            self.feed(i.Expired(expiry))
+            self.feed(i.Expired(expiry, self._waiting_reason))
         self.feed(i.Ticked())
 
     # ------------------------------------------------------------ what the service calls
@@ -416,7 +417,10 @@ class Shell:
         self.machine.members.heard(container, now)
         if message.WhichOneof("kind") == "role" and message.role.message.HasField("stats"):
             self.telemetry.stats(message.role.incarnation.id, message.role.message.stats)
-        self.feed(i.AgentSaid(container, message))
+        peak = None
+        if message.WhichOneof("kind") == "role_exited":
+            peak = self.machine.members.peak_of(container)
+        self.feed(i.AgentSaid(container, message, peak))
 
     def agent_went(self, link: Link) -> None:
         """A stream has ended."""
