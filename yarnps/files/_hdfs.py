@@ -93,11 +93,11 @@ class HdfsFiles(Files):
             f"(HADOOP_CONF_DIR is {folder}); on a cluster with Kerberos, run kinit.",
         }
 
-    def _ask(self, path: str, call: Callable[[Any], T], seconds: float = CALL_S) -> T:
+    def _ask(self, path: str, call: Callable[[Any], T], seconds: float = 0) -> T:
         """Run one call of the client within a limit, its errors in our words."""
         client = self._connected()
         try:
-            return within(seconds, lambda: call(client), **self._unreachable())
+            return within(seconds or CALL_S, lambda: call(client), **self._unreachable())
         except ClusterError:
             self._forget()
             raise
@@ -175,7 +175,7 @@ class HdfsFiles(Files):
     def stream(self, path: str, start: int = 0) -> Generator[bytes, None, None]:
         path = self._absolute(path)
         inner = self._ask(path, lambda client: client.read(path))
-        size = inner.file_length()
+        size = len(inner)
         if start < size:
             yield from _read_ahead(
                 lambda: inner.read_range_stream(start, size - start),
