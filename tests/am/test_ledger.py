@@ -206,7 +206,8 @@ def test_rows_total_is_estimated_and_then_exact() -> None:
     finish_phase(ledger, rows=7)
     assert ledger.rows_total == 3 * 31
     ledger.begin(2, "train")
-    assert (ledger.rows, ledger.rows_total) == (31, 93)
+    assert ledger.rows == 31
+    assert ledger.summary(0).rows_total == 93
     assert ledger.fraction == pytest.approx(1 / 3)
 
 
@@ -416,7 +417,10 @@ def test_going_back_over_an_epochs_end() -> None:
 def test_a_new_attempt_uses_tokens_that_the_old_one_cannot_have_given_out() -> None:
     old = begun(2)
     cut = old.snapshot()
-    last = [old.lease(1, "n0", 1, 0) and old.lost(1)[0].token for _ in range(500)][-1]
+    last = 0
+    for _ in range(500):
+        last = one(old).token
+        old.lost(1)
     new = Ledger(splits(2, nodes=2), attempt=2)
     new.restore_cut(json.loads(json.dumps(cut)))
     assert one(new).token > last
