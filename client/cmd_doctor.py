@@ -62,6 +62,6 @@ def _findings(job: Job | None, cluster: str | None, probe: bool) -> Iterator[doc
         wanted = job.block.environment if job is not None and job.block else None
         folder = job.folder if job is not None else Path.cwd()
         try:
-            yield try_container(wanted, folder, job.queue if job else "", say)
+            yield from try_container(wanted, folder, job.queue if job else "", say)
         except YarnpsError as error:
             yield doctor.Finding("probe", doctor.BAD, error.what, error.remedy)

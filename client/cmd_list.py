@@ -34,6 +34,7 @@ class Line:
 def command(cluster: str | None, output: str, everything: bool, user: str | None) -> int:
     """List the jobs that run, on the cluster (where there is one) and on this machine."""
     lines = _local_lines(everything) if cluster in (None, clusters.LOCAL) else []
+    code = exits.SUCCEEDED
     if cluster != clusters.LOCAL:
         try:
             lines += _yarn_lines(clusters.choose_for_reading(cluster), everything, user)
@@ -42,6 +43,7 @@ def command(cluster: str | None, output: str, everything: bool, user: str | None
             if cluster is not None:
                 raise
             if error is not clusters.NO_CLUSTER:
+                code = error.exit_code
                 say(f"the cluster's jobs are not shown: {error.what}")
     if output == "json":
         print_json([asdict(line) for line in lines])
@@ -50,7 +52,7 @@ def command(cluster: str | None, output: str, everything: bool, user: str | None
     else:
         header = ("APPLICATION", "NAME", "USER", "STATE", "STARTED", "ENDED", "")
         print(table(header, [_row(line) for line in lines]))
-    return exits.SUCCEEDED
+    return code
 
 
 def _row(line: Line) -> tuple[str, ...]:

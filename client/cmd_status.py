@@ -47,9 +47,11 @@ def command(
         if sight.gone and sight.status.outcome is None:
             print("The job's ApplicationMaster is gone, and left no word on how it ended.")
     elif sight.report is not None:
-        print(f"{application}: {report_line(sight.report, sight.note)}")
         if sight.report.ended:
-            print(exits.outcome_of_report(sight.report).cause)
+            outcome = exits.outcome_of_report(sight.report)
+            print(f"{application}: {outcome.state}, says the resource manager. {outcome.cause}")
+        else:
+            print(f"{application}: {report_line(sight.report, sight.note)}")
     else:
         raise ClusterError(
             f"nothing can be seen of {application}: {sight.trouble or 'it has just been started'}",

@@ -356,17 +356,26 @@ def check_limits(job: Job | None) -> Iterator[Finding]:
 
 
 def check_vcores() -> Iterator[Finding]:
-    """Whether the scheduler counts vcores, or memory only."""
-    dominant = _manager().limits(hadoop_conf.load()).dominant
-    if dominant is None:
-        yield Finding("vcores", OK, "the scheduler does not say whether it counts vcores")
-    elif dominant:
-        yield Finding("vcores", OK, "the scheduler counts vcores")
-    else:
+    """Whether the scheduler counts vcores, by its configuration where that is on this machine."""
+    value = hadoop_conf.scheduler_property("yarn.scheduler.capacity.resource-calculator")
+    if value is None:
         yield Finding(
             "vcores",
-            NOTE,
-            "the scheduler looks at memory only: every container gets 1 vcore on paper",
-            "Processes may use more than they were given. To count vcores, the cluster needs "
-            "yarn.scheduler.capacity.resource-calculator = DominantResourceCalculator.",
+            OK,
+            "whether the scheduler counts vcores is not to be seen from here; --probe tries it",
         )
+    else:
+        yield vcores_finding("Dominant" in value)
+
+
+def vcores_finding(counted: bool) -> Finding:
+    """What it means that vcores are counted or not."""
+    if counted:
+        return Finding("vcores", OK, "the scheduler counts vcores")
+    return Finding(
+        "vcores",
+        NOTE,
+        "the scheduler looks at memory only: every container gets 1 vcore on paper",
+        "Processes may use more than they were given. To count vcores, the cluster needs "
+        "yarn.scheduler.capacity.resource-calculator = DominantResourceCalculator.",
+    )

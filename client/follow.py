@@ -90,8 +90,10 @@ class Follow:
     def _changes(self, sight: Sight) -> list[str]:
         """Lines for what differs from the last look, apart from events."""
         if sight.status is not None:
-            text, state = sight.status.sentence, sight.status.state
-        elif sight.report is not None and not sight.report.ended:
+            # How it ended is said once, by whoever asked to follow it.
+            text = sight.status.sentence if sight.status.outcome is None else ""
+            state = sight.status.state
+        elif sight.report is not None and not sight.report.ended and not self._outcome():
             text = state = report_line(sight.report, sight.note)
         else:
             text, state = "", self._state
@@ -114,14 +116,18 @@ class Follow:
 
     # ------------------------------------------------------------ when to stop
 
+    def _outcome(self) -> Outcome | None:
+        """The job's last word, once it has been heard: the AM goes before the application does."""
+        return self.status.outcome if self.status else None
+
     def _ended(self, sight: Sight, now: float) -> End | None:
-        outcome = sight.status.outcome if sight.status else None
+        outcome = self._outcome()
         over = sight.gone or (sight.report is not None and sight.report.ended)
         if outcome is not None or over:
             self._over_since = now if self._over_since is None else self._over_since
             waited = now - self._over_since
             if outcome is not None and (over or waited >= GONE_AFTER_S):
-                return End(exits.exit_code(outcome), outcome, _last_words(sight, outcome))
+                return End(exits.exit_code(outcome), outcome, _last_words(self.status, outcome))
             if over and waited >= WORD_AFTER_S:
                 return self._without_word(sight)
             return None
@@ -140,12 +146,12 @@ class Follow:
         else:
             tail = f"; its last words:\n{sight.trouble}" if sight.trouble else ""
             outcome = Outcome("FAILED", f"the ApplicationMaster died{tail}", "am")
-        return End(exits.exit_code(outcome), outcome, _last_words(sight, outcome))
+        return End(exits.exit_code(outcome), outcome, _last_words(None, outcome))
 
 
-def _last_words(sight: Sight, outcome: Outcome) -> str:
-    if sight.status is not None and sight.status.outcome is not None:
-        text = sight.status.sentence
+def _last_words(status: Status | None, outcome: Outcome) -> str:
+    if status is not None:
+        text = status.sentence
     else:
         text = f"{outcome.state.capitalize()}: {outcome.cause}" if outcome.cause else outcome.state
     if outcome.traceback and outcome.traceback.strip() not in text:

@@ -79,18 +79,35 @@ def load() -> HadoopConf:
         raise ClusterError("HADOOP_CONF_DIR is not set", "Set it to the cluster's configuration.")
     values: dict[str, str] = {}
     for name in FILES:
-        path = Path(folder) / name
-        if not path.is_file():
-            continue
-        try:
-            root = ElementTree.parse(path).getroot()
-        except (ElementTree.ParseError, OSError) as error:
-            raise ClusterError(
-                f"a configuration file cannot be read: {path}: {error}",
-                "Get a sound copy from the cluster's administrator.",
-            ) from error
-        for prop in root.iter("property"):
-            key, value = prop.findtext("name"), prop.findtext("value")
-            if key is not None:
-                values[key.strip()] = (value or "").strip()
+        values |= _read(Path(folder) / name)
     return HadoopConf(Path(folder), values)
+
+
+def scheduler_property(name: str) -> str | None:
+    """A property of the capacity scheduler, where its file is in HADOOP_CONF_DIR.
+
+    The RM's own copy counts; on most clusters the clients get the same file. None: no such file.
+    """
+    path = load().folder / "capacity-scheduler.xml"
+    if not path.is_file():
+        return None
+    return _read(path).get(name, "")
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The properties of one file; none when there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (ElementTree.ParseError, OSError) as error:
+        raise ClusterError(
+            f"a configuration file cannot be read: {path}: {error}",
+            "Get a sound copy from the cluster's administrator.",
+        ) from error
+    found = {}
+    for prop in root.iter("property"):
+        key, value = prop.findtext("name"), prop.findtext("value")
+        if key is not None:
+            found[key.strip()] = (value or "").strip()
+    return found

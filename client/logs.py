@@ -31,6 +31,7 @@ NOT_LOGS = {"container.json", "exit_code", ".skein.crt", ".skein.pem", "yarnps-j
             "process.json"}  # fmt: skip
 LOG_NAMES = re.compile(r"^(stdout|stderr|prelaunch\.(out|err)|.*\.(log|out|err))$")
 YARN_ID = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_\d+")
+CONTENTS = re.compile(r"^Log ?Contents:\n", re.MULTILINE)
 ROLE_LOG = re.compile(r"^(server|worker)-(\d+)-(\d+)\.log$")
 
 
@@ -206,8 +207,10 @@ def _web_reader(url: str) -> Callable[[], str]:
 
 def content(text: str) -> str:
     """A log file's content without what the web service or `yarn logs` puts around it."""
-    _, found, rest = text.partition("Log Contents:\n")
-    return re.sub(r"\n?End of LogType:[^\n]*\n?.*\Z", "", rest, flags=re.DOTALL) if found else text
+    head = CONTENTS.search(text)
+    if head is None:
+        return text
+    return re.sub(r"\n?End of LogType:[^\n]*\n?.*\Z", "", text[head.end() :], flags=re.DOTALL)
 
 
 # ---------------------------------------------------------------- YARN, ended

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from yarnps._errors import YarnpsError
 from yarnps.client import environments, exits
-from yarnps.client.doctor import BAD, OK, Finding
+from yarnps.client.doctor import BAD, OK, Finding, vcores_finding
 from yarnps.client.output import Say, duration
 
+MEMORY, VCORES = 512 << 20, 2
 PROBE_LIMIT_S = 300.0
 LOGS_LIMIT_S = 30.0
 SAYS = "yarnps probe:"
@@ -21,7 +23,7 @@ print("{SAYS} numpy", numpy.__version__, "numba", numba.__version__)'
 """
 
 
-def probe(environment: str | None, folder: Path, queue: str, say: Say) -> Finding:
+def probe(environment: str | None, folder: Path, queue: str, say: Say) -> Iterator[Finding]:
     """Run the environment's interpreter in one container of the cluster."""
     from yarnps.client.cache import ArchiveCache
     from yarnps.client.driver import Driver
@@ -37,7 +39,7 @@ def probe(environment: str | None, folder: Path, queue: str, say: Say) -> Findin
         "max_attempts": 1,
         "tags": ["yarnps-probe"],
         "master": {
-            "resources": {"memory": "512 MiB", "vcores": 1},
+            "resources": {"memory": "512 MiB", "vcores": VCORES},
             "files": dict(ready.files),
             "env": dict(ready.env),
             "script": "\n".join([*ready.script(), SCRIPT]),
@@ -55,14 +57,19 @@ def probe(environment: str | None, folder: Path, queue: str, say: Say) -> Findin
             if time.monotonic() - started > PROBE_LIMIT_S:
                 driver.kill(application)
                 text = f"did not end within {duration(PROBE_LIMIT_S)}: {report.diagnostics}"
-                return Finding("probe", BAD, text, "The queue may be full: yarnps doctor.")
+                yield Finding("probe", BAD, text, "The queue may be full: yarnps doctor.")
+                return
             time.sleep(1.0)
     outcome = exits.outcome_of_report(report)
     words = _words(application)
     if outcome.state == "SUCCEEDED":
         took = duration(time.monotonic() - started)
-        return Finding("probe", OK, f"{words or 'the interpreter works in a container'} ({took})")
-    return Finding("probe", BAD, words or outcome.cause, exits.ENVIRONMENT_REMEDY)
+        yield Finding("probe", OK, f"{words or 'the interpreter works in a container'} ({took})")
+    else:
+        yield Finding("probe", BAD, words or outcome.cause, exits.ENVIRONMENT_REMEDY)
+    if report.memory_seconds and report.vcore_seconds:
+        seconds = report.memory_seconds / MEMORY  # at least: memory may have been rounded up
+        yield vcores_finding(report.vcore_seconds / seconds > (1 + VCORES) / 2)
 
 
 def _words(application: str) -> str:

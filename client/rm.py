@@ -48,6 +48,8 @@ class Report:
     memory: int = 0  # bytes allocated
     vcores: int = 0
     tags: tuple[str, ...] = ()
+    memory_seconds: float = 0.0  # bytes x seconds, of all its containers till now
+    vcore_seconds: float = 0.0
 
     @property
     def ended(self) -> bool:
@@ -89,8 +91,6 @@ class Limits:
 
     max_memory: int
     max_vcores: int
-    scheduler: str = ""
-    dominant: bool | None = None  # whether vcores are counted at all
 
 
 def get_json(url: str, limit_s: float = LIMIT_S) -> Any:
@@ -207,9 +207,7 @@ class ResourceManager:
         most = info.get("maximumAllocation") or {}
         memory = int(most.get("memory") or conf.get("yarn.scheduler.maximum-allocation-mb"))
         vcores = int(most.get("vCores") or conf.get("yarn.scheduler.maximum-allocation-vcores"))
-        kinds = info.get("schedulingResourceTypes") or info.get("schedulingResourcesTypes")
-        dominant = None if kinds is None else "cpu" in str(kinds).lower()
-        return Limits(memory * MIB, vcores, str(info.get("type", "")), dominant)
+        return Limits(memory * MIB, vcores)
 
 
 def _report(app: dict[str, Any]) -> Report:
@@ -230,6 +228,8 @@ def _report(app: dict[str, Any]) -> Report:
         memory=max(0, int(app.get("allocatedMB") or 0)) * MIB,
         vcores=max(0, int(app.get("allocatedVCores") or 0)),
         tags=tuple(t for t in str(app.get("applicationTags") or "").split(",") if t),
+        memory_seconds=float(app.get("memorySeconds") or 0) * MIB,
+        vcore_seconds=float(app.get("vcoreSeconds") or 0),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import tempfile
 import threading
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from yarnps._errors import ClusterError, InputError, JobFileError, YarnpsError
 from yarnps.client import checks, environments, hadoop_conf, job, package, rm
 from yarnps.client.cache import ArchiveCache
+from yarnps.client.clusters import need_yarn
 from yarnps.client.credentials import Credentials, new_credentials
-from yarnps.client.driver import Driver
+from yarnps.client.driver import Driver, java
 from yarnps.client.local import JOB_FILE
 from yarnps.client.output import Say
 from yarnps.client.yarn_job import JOB_DIRS, YarnView, default_job_dir
@@ -78,6 +80,8 @@ def submit(spec: Job, say: Say, *, dry_run: bool = False) -> YarnView | None:
         YARN or HDFS cannot be reached, or the submission failed.
     """
     conf = hadoop_conf.load()
+    need_yarn(os.environ)
+    java()
     soon = None if dry_run else _DriverSoon()
     try:
         check_cluster(spec, conf, say)
@@ -129,13 +133,7 @@ def check_cluster(spec: Job, conf: HadoopConf, say: Say) -> None:
     except rm.RmRefused:
         say("the resource manager's web service wants a login: the queue is not checked first")
     files, path = open_files(home_address())
-    try:
-        files.exists(path)
-    except YarnpsError as error:
-        raise ClusterError(
-            f"the cluster's file system cannot be reached: {error.what}",
-            error.remedy or "Look whether HDFS is up: yarnps doctor.",
-        ) from error
+    files.exists(path)  # raises where HDFS does not answer
 
 
 def _check_queue(spec: Job, manager: rm.ResourceManager) -> None:
