@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yarnps._errors import ClusterError, InputError, JobFileError, YarnpsError
+from yarnps._errors import ClusterError, InputError, JobFileError
 from yarnps.client import checks, environments, hadoop_conf, job, package, rm
 from yarnps.client.cache import ArchiveCache
 from yarnps.client.clusters import need_yarn
