@@ -1,1 +1,76 @@
-"""Parameter-server training on Hadoop YARN."""
+"""Parameter-server training on Hadoop YARN.
+
+A worker's program begins with `connect`:
+
+>>> import yarnps
+>>> job = yarnps.connect()                                 # doctest: +SKIP
+>>> w = job.sparse("w", optimizer=yarnps.Ftrl(alpha=0.1))  # doctest: +SKIP
+>>> for batch in job.data():                               # doctest: +SKIP
+...     with batch:
+...         weights = w.pull(batch.keys).wait()
+...         w.push(batch.keys, gradient(weights, batch))
+
+Names are loaded when they are used: the agent imports this package and must stay small.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yarnps._errors import (
+        DataError,
+        InputError,
+        LeaseRevoked,
+        ServerRefused,
+        YarnpsError,
+    )
+    from yarnps.protocol.tables import Adagrad, Add, Ftrl, Normal, Sgd, Uniform, Zeros
+    from yarnps.worker.batch import Batch
+    from yarnps.worker.job import Job, connect
+    from yarnps.worker.tables import DenseTable, Future, SparseTable
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adagrad",
+    "Add",
+    "Batch",
+    "DataError",
+    "DenseTable",
+    "Ftrl",
+    "Future",
+    "InputError",
+    "Job",
+    "LeaseRevoked",
+    "Normal",
+    "ServerRefused",
+    "Sgd",
+    "SparseTable",
+    "Uniform",
+    "YarnpsError",
+    "Zeros",
+    "connect",
+]
+
+_HOMES = {
+    "yarnps._errors": ("DataError", "InputError", "LeaseRevoked", "ServerRefused", "YarnpsError"),
+    "yarnps.protocol.tables": ("Adagrad", "Add", "Ftrl", "Normal", "Sgd", "Uniform", "Zeros"),
+    "yarnps.worker.batch": ("Batch",),
+    "yarnps.worker.job": ("Job", "connect"),
+    "yarnps.worker.tables": ("DenseTable", "Future", "SparseTable"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'yarnps' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,57 @@
+"""Whole trainings with real processes: what is counted, and what the program sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from engine_harness import playing, write_input
+from safetensors.numpy import load_file
+
+COUNT = """
+table = job.sparse("count", dtype="float64", optimizer=yarnps.Add())
+ones = job.sparse("ones", dtype="float32", optimizer=yarnps.Add())
+for batch in job.data():
+    with batch:
+        table.push([batch.split], [float(batch.rows)])
+        ones.push(batch.keys, batch.values)
+"""
+
+
+def model_of(folder: Path, table: str) -> dict[int, Any]:
+    """Rows of an exported sparse table."""
+    found: dict[int, Any] = {}
+    for part in sorted(folder.glob("part-*.safetensors")):
+        tensors = load_file(part)
+        keys, values = tensors[f"{table}/keys"], tensors[f"{table}/values"]
+        assert not set(keys.tolist()) & set(found)
+        found.update(zip(keys.tolist(), values[:, 0].tolist(), strict=True))
+    return found
+
+
+def expected_ones(rows: int, files: int, times: int) -> dict[int, float]:
+    total: dict[int, float] = {}
+    for number in range(files):
+        for row in range(rows):
+            for key, value in (
+                ((row * 7 + number) % 50, 1.0),
+                ((row * 13 + number + 1) % 50 + 50, row % 5 + 1.0),
+            ):
+                total[key] = total.get(key, 0.0) + times * value
+    return total
+
+
+def test_every_row_counts_once_in_every_epoch(tmp_path: Path) -> None:
+    block = {
+        "data": {"train": write_input(tmp_path / "in", 4, 1000)},
+        "train": {"epochs": 2, "batch_rows": 100, "audit": True},
+    }
+    with playing(tmp_path, block, COUNT) as player:
+        player.finish()
+        player.export(tmp_path / "model", tables=["count", "ones", "yarnps.rows"])
+    counts = model_of(tmp_path / "model", "count")
+    assert counts == {split: 2000.0 for split in range(4)}
+    assert model_of(tmp_path / "model", "yarnps.rows") == counts
+    assert model_of(tmp_path / "model", "ones") == expected_ones(1000, 4, 2)
+    assert np.isclose(sum(counts.values()), 8000)

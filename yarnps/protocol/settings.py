@@ -1,0 +1,62 @@
+"""What servers and workers read of the job before anything heavy is imported.
+
+The job file arrives checked and complete, so its JSON is read as it is, without the job model.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """The part of the job file that the parameter server goes by.
+
+    Attributes
+    ----------
+    staleness
+        Batches that a worker may be ahead of the slowest; None: no gate (asp).
+    pace
+        Least seconds for a batch.
+    request_limit
+        Seconds after which a request that is not answered fails.
+    table_memory
+        Share of a server's memory that tables may take.
+    has_test
+        There is a test input, so an evaluation is needed.
+    """
+
+    staleness: int | None = 4
+    seed: int = 1
+    epochs: int = 1
+    batch_rows: int = 2048
+    pace: float = 0.0
+    audit: bool = False
+    request_limit: float = 600.0
+    table_memory: float = 0.7
+    has_test: bool = False
+    app: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_job_json(cls, text: str) -> EngineSettings:
+        """Read the text that `yarnps.spec.Job.to_json` wrote."""
+        block = json.loads(text).get("block") or {}
+        train, sync = block.get("train") or {}, block.get("sync") or {}
+        server, data = block.get("server") or {}, block.get("data") or {}
+        gated = sync.get("mode", "ssp") == "ssp"
+        return cls(
+            staleness=int(sync.get("staleness", 4)) if gated else None,
+            seed=int(train.get("seed", cls.seed)),
+            epochs=int(train.get("epochs", cls.epochs)),
+            batch_rows=int(train.get("batch_rows", cls.batch_rows)),
+            pace=float(train.get("pace", cls.pace)),
+            audit=bool(train.get("audit", cls.audit)),
+            request_limit=float(server.get("request_limit", cls.request_limit)),
+            table_memory=float(server.get("table_memory", cls.table_memory)),
+            has_test=bool(data.get("test")),
+            app=block.get("app"),
+            params=dict(block.get("params") or {}),
+        )

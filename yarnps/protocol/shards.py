@@ -1,0 +1,162 @@
+"""Which shard a key or an element belongs to, and keys brought into the order of shards.
+
+Sparse: the top bits of the key's mixed hash (the finaliser of splitmix64, Steele et al. 2014).
+Dense: shard s of S holds the elements [n * s // S, n * (s + 1) // S).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yarnps._kernels import inlined, jit
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+Sections = NDArray[np.uint32]  # pairs (shard, number of keys)
+
+
+@inlined
+def mix(key):  # type: ignore[no-untyped-def]
+    """64-bit hash of a 64-bit number, both uint64. A bijection."""
+    h = key + np.uint64(0x9E3779B97F4A7C15)
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(31))
+
+
+@inlined
+def shard_of(h, bits):  # type: ignore[no-untyped-def]
+    """The top `bits` of a hash; two shifts, because one of 64 is not defined (bits = 0)."""
+    return (h >> np.uint64(1)) >> np.uint64(63 - bits)
+
+
+@jit
+def _count(keys, bits, position, slots, counts):  # type: ignore[no-untyped-def]
+    for i in range(keys.shape[0]):
+        h = mix(np.uint64(keys[i]))
+        slot = position[shard_of(h, bits)]
+        slots[i] = slot
+        counts[slot] += 1
+
+
+@jit
+def _scatter(keys, slots, starts, out, order):  # type: ignore[no-untyped-def]
+    for i in range(keys.shape[0]):
+        slot = slots[i]
+        j = starts[slot]
+        starts[slot] = j + 1
+        out[j] = keys[i]
+        order[j] = i
+
+
+@jit
+def _increasing(keys):  # type: ignore[no-untyped-def]
+    wrong = 0
+    for i in range(1, keys.shape[0]):
+        wrong += keys[i] <= keys[i - 1]
+    return wrong == 0
+
+
+@jit
+def take_rows(values, order, out):  # type: ignore[no-untyped-def]
+    """``out[j] = values[order[j]]``."""
+    dim = values.shape[1]
+    if dim == 1:
+        for j in range(order.shape[0]):
+            out[j, 0] = values[order[j], 0]
+    else:
+        for j in range(order.shape[0]):
+            source, target = values[order[j]], out[j]
+            for k in range(dim):
+                target[k] = source[k]
+
+
+@jit
+def put_rows(values, order, out):  # type: ignore[no-untyped-def]
+    """``out[order[j]] = values[j]``."""
+    dim = values.shape[1]
+    if dim == 1:
+        for j in range(order.shape[0]):
+            out[order[j], 0] = values[j, 0]
+    else:
+        for j in range(order.shape[0]):
+            source, target = values[j], out[order[j]]
+            for k in range(dim):
+                target[k] = source[k]
+
+
+@jit
+def add_rows(values, order, out):  # type: ignore[no-untyped-def]
+    """``out[order[j]] += values[j]``, in order."""
+    for j in range(order.shape[0]):
+        source, target = values[j], out[order[j]]
+        for k in range(values.shape[1]):
+            target[k] += source[k]
+
+
+def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """A read-only view: kernels are compiled for this kind of argument only."""
+    view: NDArray[Scalar] = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def shard_bits(shards: int) -> int:
+    """log2 of the number of shards, which is a power of two."""
+    bits = shards.bit_length() - 1
+    if shards < 1 or shards != 1 << bits:
+        raise ValueError(f"{shards} shards: not a power of two")
+    return bits
+
+
+class Partition(NamedTuple):
+    """Keys in the order of their shards' positions.
+
+    Attributes
+    ----------
+    keys
+        ``keys[j]`` is the given key number ``order[j]``.
+    starts
+        Position p's keys are ``keys[starts[p]:starts[p + 1]]``.
+    """
+
+    keys: Int64s
+    order: Int32s
+    starts: Int64s
+
+
+def partition(keys: Int64s, bits: int, position: Int32s) -> Partition:
+    """Order keys by the position of their shard, keeping their order within a shard."""
+    n = len(keys)
+    keys = frozen(keys)
+    slots = np.empty(n, np.int32)
+    counts = np.zeros(len(position) + 1, np.int64)
+    _count(keys, bits, position, slots, counts[1:])
+    starts = np.cumsum(counts)
+    out, order = np.empty(n, np.int64), np.empty(n, np.int32)
+    _scatter(keys, slots, starts.copy(), out, order)
+    return Partition(out, order, starts)
+
+
+def strictly_increasing(keys: Int64s) -> bool:
+    """Sorted, and no key twice."""
+    return bool(_increasing(frozen(keys)))
+
+
+def shard_numbers(keys: Int64s, bits: int) -> Int32s:
+    """The shard of each key."""
+    n = len(keys)
+    slots = np.empty(n, np.int32)
+    size = 1 << bits
+    _count(frozen(keys), bits, np.arange(size, dtype=np.int32), slots, np.zeros(size, np.int64))
+    return slots
+
+
+def dense_bounds(elements: int, shards: int) -> Int64s:
+    """Where each shard's elements begin, and the end: shards + 1 numbers."""
+    return np.array([elements * shard // shards for shard in range(shards + 1)], np.int64)

@@ -1,0 +1,52 @@
+"""``python -m yarnps.server``: a server process, started by an agent."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import traceback
+
+from yarnps._errors import YarnpsError
+from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol.channel import RoleChannel
+
+
+def main() -> int:
+    """Say hello, learn the job, serve."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    channel = RoleChannel.from_environment()
+    channel.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid())))
+    # The ApplicationMaster answers while these are imported.
+    from yarnps.server.process import ServerProcess, exit_without_agent
+
+    messages = channel.receive()
+    while messages is not None and not any(message.HasField("begin") for message in messages):
+        messages = channel.receive()
+    if messages is None:
+        exit_without_agent()
+        return 1
+    while not messages[0].HasField("begin"):
+        del messages[0]
+    try:
+        ServerProcess(channel, messages[0].begin, messages[1:]).run()
+    except Exception as error:  # the AM must hear of it, whatever it is
+        log = logging.getLogger("yarnps.server")
+        log.exception("the server process ends")
+        failed = pb.RoleFailed(
+            error=f"{type(error).__name__}: {error}",
+            traceback=traceback.format_exc(),
+            user_error=isinstance(error, YarnpsError),
+        )
+        channel.send(pb.FromRole(failed=failed))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+"""A server process: one thread between the workers' messages and the agent's channel."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import zmq
+
+from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol import wire
+from yarnps.protocol.channel import RoleChannel
+from yarnps.protocol.settings import EngineSettings
+from yarnps.server.clocks import Clocks
+from yarnps.server.loading import load_shards
+from yarnps.server.saving import Export, Save, Task
+from yarnps.server.service import Reply, Service
+from yarnps.server.store import Store
+
+log = logging.getLogger(__name__)
+
+STATS_S = 1.0
+
+# Messages answered before the channel is looked at again.
+_BURST = 64
+
+# Longer frames are read where the network library left them.
+_COPY_BYTES = wire.INLINE_LIMIT + wire.HEADER_BYTES
+
+# After a restart, how long the gate waits for workers that do not say where they are. They do so
+# as soon as they are told the new route, or at the end of the kernel that they are in.
+_UNHEARD_S = 10.0
+
+
+def owned_shards(routes: pb.Routes, server_rank: int) -> list[int]:
+    """The shards that the routes give to a server."""
+    index = next(
+        (i for i, server in enumerate(routes.servers) if server.server_rank == server_rank), -1
+    )
+    return [shard for shard, owner in enumerate(routes.owner) if owner == index]
+
+
+class ServerProcess:
+    """Serves the shards that `Begin` names until the channel closes."""
+
+    def __init__(
+        self, channel: RoleChannel, begin: pb.Begin, told: Sequence[pb.ToRole] = ()
+    ) -> None:
+        self._channel = channel
+        self._told_early = told  # what came right behind `begin`
+        self._begin = begin
+        self._settings = EngineSettings.from_job_json(begin.job_json)
+        self._rank = begin.server_rank
+        gated = not os.environ.get("YARNPS_FAULT_NO_GATE")
+        self._service = Service(
+            store=Store(
+                owned_shards(begin.routes, self._rank),
+                len(begin.routes.owner),
+                dedupe=not os.environ.get("YARNPS_FAULT_NO_MARKS"),
+            ),
+            clocks=Clocks(self._settings.staleness if gated else None),
+            job=begin.job,
+            token=begin.data_token,
+            generation=max(begin.generation, begin.routes.generation),
+            route=begin.routes.version,
+            request_limit=self._settings.request_limit,
+        )
+        self._tasks: list[Task] = []
+        self._stopping = False
+        self._next_stats = 0.0
+        self._unheard_until = 0.0
+        self._ready = pb.ServerReady()
+
+    # ------------------------------------------------------------------ start
+
+    def run(self) -> None:
+        """Load, say that we are ready, and serve."""
+        context = zmq.Context()
+        router = context.socket(zmq.ROUTER)
+        # Never drop a reply: what may be outstanding is limited by the workers.
+        router.setsockopt(zmq.SNDHWM, 0)
+        router.setsockopt(zmq.RCVHWM, 0)
+        router.setsockopt(zmq.LINGER, 0)
+        router.setsockopt(zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT + wire.INLINE_LIMIT)
+        # A worker that reconnects must not be shut out by its own broken connection.
+        router.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        router.setsockopt(zmq.HEARTBEAT_IVL, 10_000)
+        router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 60_000)
+        address = _bind(router, self._begin.bind_address or "127.0.0.1")
+        loaded = load_shards(self._service.store, self._begin.load)
+        self._set_members(self._begin.members)
+        if self._begin.load.cut >= 0 or self._begin.incarnation.start > 0:
+            self._service.clocks.wait_for(self._begin.members.incarnations)
+            self._unheard_until = time.monotonic() + _UNHEARD_S
+        self._ready = pb.ServerReady(address=address, loaded_cut=loaded)
+        self._channel.send(pb.FromRole(server_ready=self._ready))
+        self._service.store.set_memory_limit(self._memory_limit())
+        for message in self._told_early:
+            for reply in self._told(message):
+                _send(router, reply)
+        self._serve(router)
+        router.close()
+        context.term()
+
+    def _memory_limit(self) -> int | None:
+        """Bytes for tables: this process's share of its container's memory."""
+        from yarnps.spec import Job
+
+        role = Job.from_json(self._begin.job_json).roles.get("server")
+        if role is None:
+            return None
+        return int(role.memory * self._settings.table_memory) // max(1, role.vcores)
+
+    # ------------------------------------------------------------------ the loop
+
+    def _serve(self, router: Any) -> None:
+        poller = zmq.Poller()
+        poller.register(router, zmq.POLLIN)
+        poller.register(self._channel.fileno(), zmq.POLLIN)
+        while not self._stopping:
+            busy = any(task.can_step for task in self._tasks)
+            events = dict(poller.poll(0 if busy else int(STATS_S * 1000)))
+            if router in events:
+                self._receive(router)
+            if self._channel.fileno() in events:
+                for reply in self._listen():
+                    _send(router, reply)
+            self._step_tasks()
+            now = time.monotonic()
+            if now >= self._next_stats:
+                self._next_stats = now + STATS_S
+                for reply in self._each_second(now):
+                    _send(router, reply)
+
+    def _receive(self, router: Any) -> None:
+        now = time.monotonic()
+        for _ in range(_BURST):
+            try:
+                parts = router.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            frames = [part.bytes if len(part) <= _COPY_BYTES else part.buffer for part in parts[1:]]
+            for reply in self._service.handle(parts[0].bytes, frames, now):
+                _send(router, reply)
+
+    def _each_second(self, now: float) -> list[Reply]:
+        if self._unheard_until and now >= self._unheard_until:
+            self._unheard_until = 0.0
+            if unheard := self._service.clocks.stop_waiting():
+                log.warning("the gate no longer waits for %d silent workers", len(unheard))
+        stats = pb.Stats(
+            clock=self._service.clocks.lowest(),
+            pushes=self._service.counts.pushes,
+            pulls=self._service.counts.pulls,
+            duplicates=self._service.store.duplicates,
+        )
+        for name, rows, size in self._service.table_sizes():
+            stats.tables.add(name=name, rows=rows, bytes=size)
+        self._channel.send(pb.FromRole(stats=stats))
+        return self._service.expire(now) + self._service.open_gate()
+
+    # ------------------------------------------------------------------ tasks beside the requests
+
+    def _step_tasks(self) -> None:
+        """Copy one more shard for the first task, and report those that are through."""
+        for task in self._tasks:
+            if task.can_step:
+                task.step()
+                break
+        for task in [task for task in self._tasks if task.finished]:
+            self._tasks.remove(task)
+            self._channel.send(task.report())
+
+    # ------------------------------------------------------------------ the channel
+
+    def _listen(self) -> list[Reply]:
+        messages = self._channel.receive()
+        if messages is None:
+            exit_without_agent()
+        return [reply for message in messages or [] for reply in self._told(message)]
+
+    def _told(self, message: pb.ToRole) -> list[Reply]:
+        kind = message.WhichOneof("kind")
+        if kind == "begin":  # a restarted AM repeats it
+            self._set_routes(message.begin.routes)
+            return self._set_members(message.begin.members)
+        if kind == "routes":
+            self._set_routes(message.routes)
+        elif kind == "members":
+            return self._set_members(message.members)
+        elif kind == "save":
+            save = message.save
+            self._tasks.append(
+                Save(self._service.store, save.cut, save.path, self._rank, self._begin.incarnation)
+            )
+        elif kind == "export":
+            export = message.export
+            self._tasks.append(
+                Export(
+                    self._service.store, export.path, self._rank, list(export.tables), export.text
+                )
+            )
+        elif kind == "cut_durable":
+            for done in message.cut_durable.done:
+                self._service.store.marks.close(done.epoch, done.splits)
+        elif kind == "stop":
+            log.info("stopping: %s", message.stop.reason)
+            self._stopping = True
+        elif kind == "am_back":
+            self._channel.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid(), resync=True)))
+            self._channel.send(pb.FromRole(server_ready=self._ready))
+        return []
+
+    def _set_routes(self, routes: pb.Routes) -> None:
+        if routes.version < self._service.route:
+            return
+        owned = owned_shards(routes, self._rank)
+        if owned != self._service.store.owned:
+            # Shards move by messages of a later version; serving others' shards would lose pushes.
+            raise SystemExit(
+                f"routes {routes.version} give this server other shards than those it loaded"
+            )
+        self._service.route = routes.version
+        self._service.generation = max(self._service.generation, routes.generation)
+
+    def _set_members(self, members: pb.Members) -> list[Reply]:
+        return self._service.set_members(list(members.incarnations), list(members.outside))
+
+
+def exit_without_agent() -> None:
+    """The agent is gone: nobody may find a process of ours without one."""
+    log.warning("the agent has closed its channel: this process ends now")
+    logging.shutdown()
+    os._exit(1)
+
+
+def _bind(router: Any, ip: str) -> str:
+    """Bind a free port of an address; returns the endpoint."""
+    if ":" in ip:
+        router.setsockopt(zmq.IPV6, 1)
+        ip = f"[{ip}]"
+    router.bind(f"tcp://{ip}:*")
+    endpoint: bytes = router.getsockopt(zmq.LAST_ENDPOINT)
+    return endpoint.rstrip(b"\0").decode()
+
+
+def _send(router: Any, reply: Reply) -> None:
+    if len(reply.frames) == 1:
+        router.send(reply.peer, zmq.SNDMORE)
+        router.send(reply.frames[0])
+    else:
+        router.send_multipart([reply.peer, *reply.frames], copy=False)

@@ -1,0 +1,348 @@
+"""How a server process answers messages. No sockets and no clock: messages and the time go in."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from yarnps._errors import InputError
+from yarnps.protocol import wire
+from yarnps.protocol.shards import Sections
+from yarnps.protocol.tables import TableSpec
+from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
+from yarnps.server.clocks import Clocks
+from yarnps.server.dense import DenseTable
+from yarnps.server.sparse import SparseTable
+from yarnps.server.store import Store
+
+log = logging.getLogger(__name__)
+
+Frames = list[Any]
+
+
+class Reply(NamedTuple):
+    """Frames for a peer."""
+
+    peer: bytes
+    frames: Frames
+
+
+class _Parked(NamedTuple):
+    """A pull that waits for the gate."""
+
+    peer: bytes
+    message: Message
+    since: float
+
+
+@dataclass
+class Counts:
+    """What the server has done so far."""
+
+    pushes: int = 0
+    pulls: int = 0
+    refused: int = 0
+
+
+@dataclass
+class Service:
+    """Requests in, replies out.
+
+    Attributes
+    ----------
+    job, token
+        Of HELLO; messages of other jobs are refused.
+    generation, route
+        Current ones; the process sets them when the ApplicationMaster says so.
+    request_limit
+        Seconds that a gated pull may wait.
+    """
+
+    store: Store
+    clocks: Clocks
+    job: int
+    token: str
+    generation: int = 0
+    route: int = 0
+    request_limit: float = 600.0
+    counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        self._known: dict[bytes, int] = {}  # peers that said HELLO, and their incarnations
+        self._parked: dict[tuple[bytes, int], _Parked] = {}
+        self._gate_moved = False
+        self._handlers: dict[int, Callable[[Message], Frames]] = {
+            Op.OPEN: self._open,
+            Op.PULL: self._pull,
+            Op.PUSH: self._push,
+            Op.PUSH_PULL: self._push_pull,
+            Op.ASSIGN: self._assign,
+            Op.CONTAINS: self._contains,
+            Op.SIZE: self._size,
+            Op.CLEAR: self._clear,
+            Op.EXPORT_ROWS: self._export_rows,
+            Op.JOIN: self._join,
+            Op.LEAVE: self._leave,
+        }
+
+    # ------------------------------------------------------------------ in
+
+    def handle(self, peer: bytes, frames: Frames, now: float) -> list[Reply]:
+        """Answer one message; a reply may be for another peer whose pull has waited."""
+        replies = []
+        try:
+            message = wire.decode(frames)
+        except WireError as error:
+            replies.append(Reply(peer, self._refuse(_header_of(frames), error.code, str(error))))
+        else:
+            answer = self._answer(peer, message, now)
+            if answer is not None:
+                replies.append(Reply(peer, answer))
+        if self._gate_moved:
+            replies += self.open_gate()
+        return replies
+
+    def _answer(self, peer: bytes, message: Message, now: float) -> Frames | None:
+        header = message.header
+        try:
+            if header.job != self.job:
+                raise WireError(Code.JOB, f"this server belongs to job {self.job:016x}")
+            if header.op == Op.HELLO:
+                return self._hello(peer, message)
+            if peer not in self._known:
+                raise WireError(Code.HELLO_FIRST, "the first message must be HELLO")
+            handler = self._handlers.get(header.op)
+            if handler is None:
+                raise WireError(Code.UNSUPPORTED, f"operation {header.op} is not known here")
+            if header.generation != self.generation:
+                return self._reply(
+                    header,
+                    Op.STALE_GENERATION if header.generation < self.generation else Op.NOT_READY,
+                )
+            if header.clock != wire.NO_CLOCK and header.op != Op.JOIN:
+                self._gate_moved |= self.clocks.advance(header.incarnation, header.clock)
+                if header.op in (Op.PULL, Op.PUSH_PULL) and not self.clocks.is_open(header.clock):
+                    self._park(peer, message, now)
+                    return None
+            return handler(message)
+        except WireError as error:
+            return self._refuse(header, error.code, str(error))
+        except Exception as error:  # one bad request must not end the server
+            log.exception("request %s of %s", header, peer.hex())
+            return self._refuse(header, Code.INTERNAL, f"{type(error).__name__}: {error}")
+
+    # ------------------------------------------------------------------ the gate
+
+    def _park(self, peer: bytes, message: Message, now: float) -> None:
+        key = (peer, message.header.request)
+        since = self._parked[key].since if key in self._parked else now
+        # The frames' memory may belong to the network library: it is ours while we hold them.
+        self._parked[key] = _Parked(peer, message, since)
+
+    def open_gate(self) -> list[Reply]:
+        """Answer the pulls that no longer have to wait."""
+        self._gate_moved = False
+        replies = []
+        for key, parked in list(self._parked.items()):
+            header = parked.message.header
+            if self.clocks.is_open(header.clock):
+                del self._parked[key]
+                if (answer := self._answer(parked.peer, parked.message, parked.since)) is not None:
+                    replies.append(Reply(parked.peer, answer))
+        return replies
+
+    def expire(self, now: float) -> list[Reply]:
+        """Refuse the pulls that have waited for too long."""
+        replies = []
+        for key, parked in list(self._parked.items()):
+            waited = now - parked.since
+            if waited >= self.request_limit:
+                del self._parked[key]
+                text = f"waited {waited:.0f} s for its turn: {self.clocks.who_is_missing()}"
+                replies.append(
+                    Reply(parked.peer, self._refuse(parked.message.header, Code.GATE, text))
+                )
+        return replies
+
+    def set_members(self, inside: list[int], outside: list[int]) -> list[Reply]:
+        """Forget workers that are gone; whoever waited for them goes on."""
+        for incarnation in self.clocks.set_members(inside, outside):
+            self.store.recent.forget(incarnation)
+            peer = wire.peer_identity(incarnation)
+            self._known.pop(peer, None)
+            for key in [key for key in self._parked if key[0] == peer]:
+                del self._parked[key]
+        return self.open_gate()
+
+    # ------------------------------------------------------------------ out
+
+    def _reply(
+        self,
+        header: Header,
+        op: Op = Op.OK,
+        *,
+        keys: Any = b"",
+        values: Any = b"",
+        dtype: int = 0,
+        dim: int = 0,
+        code: int = 0,
+    ) -> Frames:
+        reply = Header(
+            op=op,
+            job=self.job,
+            request=header.request,
+            generation=self.generation,
+            route=self.route,
+            clock=self.clocks.lowest(),
+            table=header.table,
+            dtype=dtype,
+            dim=dim,
+            code=code,
+        )
+        return wire.encode(reply, b"", keys, values)
+
+    def _refuse(self, header: Header, code: Code, text: str) -> Frames:
+        self.counts.refused += 1
+        return self._reply(header, Op.ERROR, values=text.encode(), code=code)
+
+    # ------------------------------------------------------------------ operations
+
+    def _hello(self, peer: bytes, message: Message) -> Frames:
+        """Keys: JSON with the token. The clock: where the worker is, if it is in the clock."""
+        header = message.header
+        try:
+            token = json.loads(bytes(message.keys))["token"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise WireError(Code.BAD_MESSAGE, f"HELLO cannot be read: {error!r}") from error
+        if not hmac.compare_digest(str(token).encode(), self.token.encode()):
+            raise WireError(Code.TOKEN, "HELLO has another token than this job's")
+        self._known[peer] = header.incarnation
+        if header.clock == wire.NO_CLOCK:
+            self.clocks.heard(header.incarnation)
+        else:
+            self.clocks.join(header.incarnation, header.clock)
+        self._gate_moved = True
+        return self._reply(header)
+
+    def _open(self, message: Message) -> Frames:
+        try:
+            spec = TableSpec.from_json(bytes(message.keys).decode())
+        except (InputError, UnicodeDecodeError) as error:
+            raise WireError(Code.BAD_MESSAGE, str(error)) from error
+        self.store.open(spec)
+        return self._reply(message.header)
+
+    def _routed(self, message: Message) -> Sections | None:
+        """The sections, or None when a shard of them is another server's."""
+        sections = self.store.sections(message)
+        return sections if self.store.owns(sections) else None
+
+    def _pull(self, message: Message) -> Frames:
+        sections = self._routed(message)
+        if sections is None:
+            return self._reply(message.header, Op.WRONG_ROUTE)
+        self.counts.pulls += 1
+        return self._values(message.header, self.store.pull(message, sections))
+
+    def _values(self, header: Header, values: Any, keys: Any = b"") -> Frames:
+        kind = _DTYPES[values.dtype.name]
+        dim = values.shape[1] if values.ndim == 2 else 1
+        return self._reply(
+            header,
+            keys=keys,
+            values=_bytes_of(values),
+            dtype=kind,
+            dim=dim,
+        )
+
+    def _change(
+        self, message: Message, apply: Callable[[Message, Sections], None]
+    ) -> Frames | None:
+        """Apply a push or an assignment. None: done; otherwise the reply that refuses it."""
+        header = message.header
+        sections = self._routed(message)
+        if sections is None:
+            return self._reply(header, Op.WRONG_ROUTE)
+        leased = header.flags & Flag.LEASED
+        if leased and self.store.marks.token_is_stale(header.epoch, header.split, header.token):
+            return self._reply(header, Op.STALE_LEASE)
+        self.counts.pushes += 1
+        apply(message, sections)
+        return None
+
+    def _push(self, message: Message) -> Frames:
+        return self._change(message, self.store.push) or self._reply(message.header)
+
+    def _assign(self, message: Message) -> Frames:
+        return self._change(message, self.store.assign) or self._reply(message.header)
+
+    def _push_pull(self, message: Message) -> Frames:
+        return self._change(message, self.store.push) or self._pull(message)
+
+    def _contains(self, message: Message) -> Frames:
+        sections = self._routed(message)
+        if sections is None:
+            return self._reply(message.header, Op.WRONG_ROUTE)
+        return self._values(message.header, self.store.contains(message, sections))
+
+    def _size(self, message: Message) -> Frames:
+        rows = self.store.table(message.header).rows
+        return self._reply(message.header, values=np.int64(rows).tobytes())
+
+    def _clear(self, message: Message) -> Frames:
+        self.store.table(message.header).clear()
+        return self._reply(message.header)
+
+    def _export_rows(self, message: Message) -> Frames:
+        sections = self._routed(message)
+        if sections is None:
+            return self._reply(message.header, Op.WRONG_ROUTE)
+        keys, values = self.store.rows_of(message.header, sections)
+        return self._values(message.header, values, keys.tobytes())
+
+    def _join(self, message: Message) -> Frames:
+        header = message.header
+        clock = None if header.clock == wire.NO_CLOCK else header.clock
+        # The reply's clock is the lowest live one; a joiner among members starts there.
+        self.clocks.join(header.incarnation, clock)
+        self._gate_moved = True
+        return self._reply(header)
+
+    def _leave(self, message: Message) -> Frames:
+        self.clocks.leave(message.header.incarnation)
+        self._gate_moved = True
+        return self._reply(message.header)
+
+    # ------------------------------------------------------------------ what is going on
+
+    @property
+    def waiting(self) -> int:
+        """Pulls that wait for the gate."""
+        return len(self._parked)
+
+    def table_sizes(self) -> list[tuple[str, int, int]]:
+        """Name, rows and bytes of every table."""
+        tables: list[SparseTable | DenseTable] = list(self.store.tables.values())
+        return [(table.spec.name, table.rows, table.nbytes) for table in tables]
+
+
+_DTYPES = {
+    "float32": wire.DType.FLOAT32,
+    "float64": wire.DType.FLOAT64,
+    "uint8": wire.DType.UINT8,
+}
+
+
+def _bytes_of(values: Any) -> Any:
+    return memoryview(values).cast("B") if values.size else b""
+
+
+def _header_of(frames: Frames) -> Header:
+    """As much of a broken message's header as its refusal needs."""
+    return Header(op=0, request=wire.request_of(frames[0]) if frames else 0)

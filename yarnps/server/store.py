@@ -1,0 +1,312 @@
+"""All tables of a server process, with the marks of its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yarnps.protocol import wire
+from yarnps.protocol.shards import Int64s, Sections, frozen
+from yarnps.protocol.tables import TableSpec
+from yarnps.protocol.wire import Code, Flag, Header, Message, WireError
+from yarnps.server.dense import DenseTable, Stretch
+from yarnps.server.marks import Key, Marks, Recent
+from yarnps.server.sparse import SparseTable, TableFull
+
+Table: TypeAlias = SparseTable | DenseTable
+
+_DTYPE_OF = {"float32": wire.DType.FLOAT32, "float64": wire.DType.FLOAT64}
+
+
+class PreparedRows(Protocol):
+    """Rows that wait for their table to be opened."""
+
+    def fill(self, table: Table) -> None: ...
+
+
+class Store:
+    """Tables and marks of the shards that this process owns.
+
+    Parameters
+    ----------
+    owned
+        Its shards.
+    shards
+        How many shards there are in all.
+    dedupe
+        False only in tests that show what marks are for.
+    """
+
+    def __init__(
+        self,
+        owned: list[int],
+        shards: int,
+        *,
+        dedupe: bool = True,
+    ) -> None:
+        self.shards = shards
+        self.owned = owned
+        self.places = np.full(shards, -1, np.int64)
+        self.places[owned] = np.arange(len(owned))
+        self.marks = Marks(shards)
+        self.recent = Recent()
+        self.tables: dict[int, Table] = {}
+        self.duplicates = 0
+        self._prepared_rows: PreparedRows | None = None
+        self._memory_limit: int | None = None
+        self._dedupe = dedupe
+
+    def prepare(self, rows: PreparedRows) -> None:
+        """Rows to put into tables when they are opened."""
+        self._prepared_rows = rows
+
+    def open(self, spec: TableSpec) -> Table:
+        """The table, made when it is new.
+
+        Raises
+        ------
+        WireError
+            It exists with other settings.
+        """
+        number = wire.table_id(spec.name)
+        table = self.tables.get(number)
+        if table is None:
+            table = (SparseTable if spec.kind == "sparse" else DenseTable)(spec, self.places)
+            table.warm()
+            if self._prepared_rows is not None:
+                self._prepared_rows.fill(table)
+            self.tables[number] = table
+        elif different := table.spec.difference(spec):
+            raise WireError(
+                Code.TABLE_DIFFERS,
+                f"table {spec.name} exists with other settings: {different}",
+            )
+        return table
+
+    def table(self, header: Header) -> Table:
+        """The table that a message is for."""
+        table = self.tables.get(header.table)
+        if table is None:
+            raise WireError(
+                Code.NO_TABLE, f"nobody has opened the table with number {header.table:#010x}"
+            )
+        return table
+
+    def set_memory_limit(self, limit: int | None) -> None:
+        """Bytes that tables may take; None: no limit."""
+        self._memory_limit = limit
+
+    @property
+    def room(self) -> int | None:
+        """Bytes left for tables."""
+        if self._memory_limit is None:
+            return None
+        return self._memory_limit - sum(table.nbytes for table in self.tables.values())
+
+    # ------------------------------------------------------------------ sections of a message
+
+    def sections(self, message: Message) -> Sections:
+        """The shards that a message names, each with its number of keys."""
+        sections = array(message.shards, np.dtype(np.uint32)).reshape(-1, 2)
+        if len(sections) and int(sections[:, 0].max()) >= self.shards:
+            raise WireError(
+                Code.BAD_MESSAGE, f"shard {int(sections[:, 0].max())} of {self.shards} was named"
+            )
+        return sections
+
+    def owns(self, sections: Sections) -> bool:
+        return bool((self.places[sections[:, 0]] >= 0).all())
+
+    def _keys(self, message: Message, sections: Sections, per_key: int = 1) -> Int64s:
+        keys = array(message.keys, np.dtype(np.int64))
+        stated = int(sections[:, 1].sum(dtype=np.int64)) * per_key
+        if len(keys) != stated:
+            raise WireError(
+                Code.BAD_MESSAGE, f"{stated} keys are stated for the shards, {len(keys)} came"
+            )
+        return keys
+
+    def _values(self, table: Table, message: Message, count: int) -> NDArray[Any]:
+        header = message.header
+        expected = _DTYPE_OF[table.spec.dtype]
+        if header.dtype != expected:
+            raise WireError(
+                Code.DTYPE,
+                f"table {table.spec.name} holds {table.spec.dtype}, the message "
+                f"{_dtype_name(header.dtype)}",
+            )
+        if header.dim != table.spec.dim:
+            raise WireError(
+                Code.DIM,
+                f"table {table.spec.name} has rows of {table.spec.dim}, "
+                f"the message of {header.dim}",
+            )
+        values = array(message.values, table.dtype)
+        if len(values) != count * table.spec.dim:
+            raise WireError(
+                Code.BAD_MESSAGE,
+                f"{count * table.spec.dim} values are needed, {len(values)} came",
+            )
+        return values.reshape(count, table.spec.dim) if table.spec.kind == "sparse" else values
+
+    def _stretches(self, table: DenseTable, message: Message, sections: Sections) -> list[Stretch]:
+        if message.header.flags & Flag.WHOLE:
+            return table.whole(sections)
+        if message.header.flags & Flag.RANGES:
+            return table.ranges(sections, self._keys(message, sections, per_key=2))
+        raise WireError(
+            Code.BAD_MESSAGE, f"table {table.spec.name} is dense: name elements, not keys"
+        )
+
+    # ------------------------------------------------------------------ requests
+
+    def pull(self, message: Message, sections: Sections) -> NDArray[Any]:
+        """Weights, in the order of the message."""
+        table = self.table(message.header)
+        if isinstance(table, DenseTable):
+            return table.pull(self._stretches(table, message, sections))
+        return table.pull(self._keys(message, sections), sections)
+
+    def push(self, message: Message, sections: Sections) -> None:
+        """Apply a push to those of its shards that have not applied it yet."""
+        self._change(message, sections, "push")
+
+    def assign(self, message: Message, sections: Sections) -> None:
+        """Set weights; as a push, each batch once."""
+        self._change(message, sections, "assign")
+
+    def _change(self, message: Message, sections: Sections, what: str) -> None:
+        table = self.table(message.header)
+        apply = self._prepared(table, message, sections, what)
+        fresh = self._fresh(message.header, sections)
+        if fresh is not None and not fresh.any():
+            return
+        try:
+            apply(fresh)
+        except TableFull as full:
+            raise WireError(Code.TABLE_FULL, str(full)) from full
+        self._record(message.header, sections, fresh)
+
+    def _prepared(
+        self, table: Table, message: Message, sections: Sections, what: str
+    ) -> Callable[[NDArray[np.bool_] | None], None]:
+        """Check everything first; the function returned changes the table."""
+        if isinstance(table, DenseTable):
+            stretches = self._stretches(table, message, sections)
+            count = sum(stretch.end - stretch.start for stretch in stretches)
+            values = self._values(table, message, count)
+            change: Any = table.push if what == "push" else table.assign
+
+            def dense(fresh: NDArray[np.bool_] | None) -> None:
+                if fresh is None:
+                    change(stretches, values)
+                    return
+                for index in np.flatnonzero(fresh):
+                    change(self._part(table, message, sections, int(index)), values)
+
+            return dense
+        keys = self._keys(message, sections)
+        grads = self._values(table, message, len(keys))
+
+        def sparse(fresh: NDArray[np.bool_] | None) -> None:
+            change = table.push if what == "push" else table.assign
+            if fresh is None:
+                change(keys, sections, grads, room=self.room)
+                return
+            kept = np.repeat(fresh, sections[:, 1])
+            change(
+                frozen(keys[kept]),
+                frozen(sections[fresh]),
+                frozen(grads[kept]),
+                room=self.room,
+            )
+
+        return sparse
+
+    def _part(
+        self, table: DenseTable, message: Message, sections: Sections, index: int
+    ) -> list[Stretch]:
+        """The stretches of one section, placed where its values are in the whole message."""
+        if message.header.flags & Flag.WHOLE:
+            before = self._stretches_length(table.whole(sections[:index]))
+            part = table.whole(sections[index : index + 1])
+        else:
+            keys = self._keys(message, sections, per_key=2)
+            first = int(sections[:index, 1].sum(dtype=np.int64))
+            end = first + int(sections[index, 1])
+            before = self._stretches_length(table.ranges(sections[:index], keys[: 2 * first]))
+            part = table.ranges(sections[index : index + 1], keys[2 * first : 2 * end])
+        return [stretch._replace(at=stretch.at + before) for stretch in part]
+
+    @staticmethod
+    def _stretches_length(stretches: list[Stretch]) -> int:
+        return sum(stretch.end - stretch.start for stretch in stretches)
+
+    def _fresh(self, header: Header, sections: Sections) -> NDArray[np.bool_] | None:
+        """Which sections have yet to be applied; None: all."""
+        if not self._dedupe:
+            return None
+        if not header.flags & Flag.LEASED:
+            if self.recent.is_repeated(header.incarnation, header.request):
+                self.duplicates += 1
+                return np.zeros(len(sections), bool)
+            return None
+        key = Key(header.epoch, header.split, header.push)
+        fresh = self.marks.fresh(key, header.batch, sections[:, 0].astype(np.int64))
+        if fresh.all():
+            return None
+        self.duplicates += 1
+        return fresh
+
+    def _record(self, header: Header, sections: Sections, fresh: NDArray[np.bool_] | None) -> None:
+        if not header.flags & Flag.LEASED:
+            return
+        applied = sections if fresh is None else sections[fresh]
+        key = Key(header.epoch, header.split, header.push)
+        self.marks.record(key, header.batch, applied[:, 0].astype(np.int64))
+
+    def contains(self, message: Message, sections: Sections) -> NDArray[np.uint8]:
+        """1 for every key that has a row."""
+        table = self.table(message.header)
+        if isinstance(table, DenseTable):
+            raise WireError(Code.UNSUPPORTED, f"table {table.spec.name} is dense: it has all rows")
+        return table.contains(self._keys(message, sections), sections)
+
+    def rows_of(self, header: Header, sections: Sections) -> tuple[Int64s, NDArray[Any]]:
+        """Keys and weights of all rows of the shards named."""
+        table = self.table(header)
+        if isinstance(table, DenseTable):
+            return np.empty(0, np.int64), table.pull(table.whole(sections))
+        shards = [table.copy_shard(int(shard)) for shard in sections[:, 0]]
+        if not shards:
+            return np.empty(0, np.int64), np.empty((0, table.dim), table.dtype)
+        keys = np.concatenate([shard.keys for shard in shards])
+        return keys, table.weights_of(np.concatenate([shard.states for shard in shards]))
+
+
+def array(buffer: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A read-only array over a section of a message; copied only where it is not aligned.
+
+    Raises
+    ------
+    WireError
+        Not a whole number of elements.
+    """
+    try:
+        found = np.frombuffer(buffer, dtype)
+    except ValueError as error:
+        raise WireError(Code.BAD_MESSAGE, f"a section cannot be read: {error}") from error
+    if not found.flags.aligned:
+        found = found.copy()
+    found.flags.writeable = False
+    return found
+
+
+def _dtype_name(number: int) -> str:
+    try:
+        return wire.DType(number).name.lower()
+    except ValueError:
+        return f"numbers of an unknown kind ({number})"

@@ -1,0 +1,149 @@
+"""A batch of the input: a context manager that commits."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yarnps._errors import LeaseRevoked, YarnpsError
+from yarnps.protocol import wire
+from yarnps.worker.calls import Call
+from yarnps.worker.leases import Held
+
+if TYPE_CHECKING:
+    from yarnps.worker.loop import DataLoop
+
+
+class Batch:
+    """Some rows of a split.
+
+    What is pushed inside ``with batch:`` is applied exactly once on every server, whoever dies:
+    the end of the block waits for the servers' acknowledgements, and a batch that did not get
+    there is done again by whoever gets its lease.
+
+    Attributes
+    ----------
+    labels : ndarray of float32, shape (rows,)
+    indptr : ndarray of int64, shape (rows + 1,)
+        Row r has the entries ``indptr[r]:indptr[r + 1]`` of `keys` and `values`.
+    keys : ndarray of int64
+    values : ndarray of float32
+    items : list
+        Text lines, or what the job's own `parse` returned, where that is not labelled rows.
+    epoch, split, index : int
+        Which batch this is: number `index` of its split.
+    phase : str
+        "train" or "test".
+    rows : int
+        How many rows or items.
+    """
+
+    def __init__(self, loop: DataLoop, lease: Held, raw: Any, seed: int) -> None:
+        self._loop = loop
+        self._raw = raw
+        self._seed = seed
+        self._push_number = 0
+        self._entered = False
+        self.begun = 0.0
+        self.lease = lease
+        self.pushes: list[Call] = []
+        self.committed = False
+        self.epoch: int = lease.epoch
+        self.split: int = lease.split.id
+        self.phase: str = lease.phase
+        self.index: int = raw.index
+        self.rows: int = len(raw.rows)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def labels(self) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._column("labels")
+        return found
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self._column("indptr")
+        return found
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self._column("keys")
+        return found
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._column("values")
+        return found
+
+    @property
+    def items(self) -> list[Any]:
+        found: list[Any] = self._column("items")
+        return found
+
+    def _column(self, name: str) -> Any:
+        try:
+            return getattr(self._raw.rows, name)
+        except AttributeError:
+            raise AttributeError(
+                f"batches of this input have no {name}: they hold {type(self._raw.rows).__name__}"
+            ) from None
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Random numbers that follow from (seed, epoch, split, batch); from the start each time."""
+        return np.random.default_rng((self._seed, self.epoch, self.split, self.index))
+
+    def stamp(self, header: wire.Header, *, audit: bool = False) -> wire.Header:
+        """Give a push the batch's identity."""
+        number = wire.AUDIT_PUSH
+        if not audit:
+            number = self._push_number
+            self._push_number += 1
+            if number >= wire.AUDIT_PUSH:
+                raise YarnpsError(
+                    f"{number} pushes in one batch", "push more keys at a time, or smaller batches"
+                )
+        return header._replace(
+            epoch=self.epoch,
+            split=self.split,
+            token=self.lease.token,
+            batch=self.index,
+            push=number,
+            weight=self.rows,
+        )
+
+    @property
+    def entered(self) -> bool:
+        return self._entered
+
+    def __enter__(self) -> Batch:
+        if self.phase != "train":
+            raise YarnpsError(
+                "with batch: in the evaluation function", "use the batch without `with` there"
+            )
+        self._entered = True
+        self.begun = time.monotonic()
+        self._loop.enter(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        try:
+            if error is None:
+                self._loop.commit(self)
+        except LeaseRevoked:
+            self.lease.revoked = True
+            return False
+        finally:
+            self._loop.leave(self)
+        return isinstance(error, LeaseRevoked) and self.lease.revoked

@@ -1,0 +1,383 @@
+"""The worker's side of the data plane: calls in, requests to the servers, answers back.
+
+Whoever waits for a call does the input and output; there is no thread for it. Every method that
+touches a socket holds the lock. A request is kept until it is answered, and sent again when its
+server has a new incarnation, when its shards have another server, or when no answer comes;
+servers drop what they have applied already by the push's identity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import zmq
+
+from yarnps._errors import ClusterError, LeaseRevoked, ServerRefused, YarnpsError
+from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol import wire
+from yarnps.protocol.tables import TableSpec
+from yarnps.protocol.wire import Header, Message, Op
+from yarnps.worker.calls import Call, Request
+from yarnps.worker.connection import Connection, hello, opening
+from yarnps.worker.routing import Part, Router
+
+log = logging.getLogger(__name__)
+
+# What may be outstanding at one server before a call waits.
+WINDOW_BYTES = 256 << 20
+WINDOW_REQUESTS = 4096
+
+# A wait looks at limits and revoked leases this often, whatever else happens.
+_TICK_S = 0.1
+
+# A server that is behind (a generation, a route) is asked again after this long.
+_RETRY_S = 0.1
+
+
+class Client:
+    """Requests to all servers of a job.
+
+    Parameters
+    ----------
+    begin
+        The job, its token, the routes, and who this worker is.
+    request_limit
+        Seconds after which a request that is not answered fails its call.
+    """
+
+    def __init__(self, begin: pb.Begin, request_limit: float) -> None:
+        self._job = begin.job
+        self._token = begin.data_token
+        self._incarnation = begin.incarnation.id
+        self._identity = wire.peer_identity(self._incarnation)
+        self._limit = request_limit
+        self._lock = threading.RLock()
+        self._context = zmq.Context()
+        self._numbers = itertools.count(1)
+        self._connections: dict[int, Connection] = {}
+        self._by_socket: dict[Any, Connection] = {}
+        self._poller = zmq.Poller()
+        self._wake_out, self._wake_in = socket.socketpair()
+        self._wake_out.setblocking(False)
+        self._wake_in.setblocking(False)
+        self._poller.register(self._wake_in.fileno(), zmq.POLLIN)
+        self._news: pb.Routes | None = None
+        self._next_tick = 0.0
+        self._tables: dict[str, TableSpec] = {}
+        self._delayed: list[tuple[float, Connection, Request]] = []
+        self.broken: YarnpsError | None = None
+        self.clock: int | None = None
+        self.idle_s = 0.0
+        self.generation = 0
+        self.router = Router(begin.routes)
+        self._follow(begin.routes)
+
+    # ------------------------------------------------------------------ from other threads
+
+    def wake(self) -> None:
+        """End the wait of whoever waits, so that it looks around."""
+        try:
+            self._wake_out.send(b"x")
+        except BlockingIOError:
+            return  # it is awake already
+
+    def post_routes(self, routes: pb.Routes) -> None:
+        """New routes from the ApplicationMaster; followed at once when nobody is at work here."""
+        self._news = routes
+        self.wake()
+        if self._lock.acquire(blocking=False):
+            try:
+                self._follow_news()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._connections.values():
+                connection.close()
+            self._context.destroy(linger=0)
+
+    # ------------------------------------------------------------------ calls
+
+    def header(self, op: Op, **fields: int) -> Header:
+        """A header of this worker; the clock says where it is, if it is in the clock."""
+        clock = wire.NO_CLOCK if self.clock is None else self.clock
+        return Header(
+            op=op, job=self._job, incarnation=self._incarnation, **{"clock": clock, **fields}
+        )
+
+    def submit(self, call: Call, parts: Iterable[Part]) -> Call:
+        """Send a call's requests. It may wait while too much is outstanding."""
+        with self._lock:
+            self._check()
+            requests = [
+                Request(next(self._numbers), call, part, time.monotonic()) for part in parts
+            ]
+            call.left = len(requests)
+            for request in requests:
+                self._place(request)
+            if not requests:
+                call.left = 1
+                call.left -= 1
+                for action in call.on_done:
+                    action(call)
+        return call
+
+    def ask_all(self, header: Header, what: str, **fields: Any) -> Call:
+        """A call with one request, without keys, to every server."""
+        nothing = np.empty((0, 2), np.uint32)
+        return self.submit(
+            Call(header, what, **fields),
+            [Part(server, nothing, None, None, None) for server in self.router.servers],
+        )
+
+    def open(self, spec: TableSpec) -> None:
+        """Make a table known to every server, now and after each restart."""
+        with self._lock:
+            self._tables[spec.name] = spec
+            text = np.frombuffer(spec.to_json().encode(), np.uint8)
+            nothing = np.empty((0, 2), np.uint32)
+            call = Call(
+                self.header(Op.OPEN, table=wire.table_id(spec.name)), f"open table {spec.name}"
+            )
+            parts = [Part(server, nothing, text, None, None) for server in self.router.servers]
+            self.wait(self.submit(call, parts))
+
+    def wait(self, call: Call, timeout: float | None = None) -> None:
+        """Return when the call is done.
+
+        Raises
+        ------
+        TimeoutError
+            Not within `timeout` seconds.
+        YarnpsError
+            What the call failed with.
+        """
+        if not call.done:
+            begun = time.monotonic()
+            with self._lock:
+                while not call.done:
+                    left = _TICK_S
+                    if timeout is not None:
+                        left = min(left, begun + timeout - time.monotonic())
+                        if left <= 0:
+                            raise TimeoutError(f"{call.what}: not done within {timeout:g} s")
+                    self.pump(left)
+                    if call.lease is not None and call.lease.revoked:
+                        self._forget(call)
+                        call.fail(_revoked(call))
+            self.idle_s += time.monotonic() - begun
+        if call.error is not None:
+            raise call.error
+
+    def pump(self, seconds: float) -> None:
+        """Receive what is there, waiting up to `seconds` for the first."""
+        with self._lock:
+            self._follow_news()
+            for ready, _ in self._poller.poll(max(0, int(seconds * 1000))):
+                if ready == self._wake_in.fileno():
+                    self._drain_wake()
+                elif (connection := self._by_socket.get(ready)) is not None:
+                    self._receive(connection)
+            self._follow_news()
+            now = time.monotonic()
+            if now >= self._next_tick:
+                self._next_tick = now + _TICK_S
+                self._tick(now)
+            self._check()
+
+    def _check(self) -> None:
+        if self.broken is not None:
+            raise self.broken
+
+    def _drain_wake(self) -> None:
+        try:
+            self._wake_in.recv(4096)
+        except BlockingIOError:
+            return
+
+    # ------------------------------------------------------------------ sending
+
+    def _place(self, request: Request) -> None:
+        """Give a request to its server's connection and send it."""
+        connection = self._connections[request.part.server]
+        begun = time.monotonic()
+        while connection.pending and (
+            connection.outstanding > WINDOW_BYTES or len(connection.pending) >= WINDOW_REQUESTS
+        ):
+            self.pump(_TICK_S)
+            if request.call.done:
+                return
+        self.idle_s += time.monotonic() - begun
+        connection.add(request)
+        self._send(connection, request)
+
+    def _send(self, connection: Connection, request: Request) -> None:
+        header = request.call.header._replace(generation=self.generation, route=self.router.version)
+        connection.send(request, header, time.monotonic())
+
+    # ------------------------------------------------------------------ receiving
+
+    def _receive(self, connection: Connection) -> None:
+        while (frames := connection.receive()) is not None:
+            try:
+                message = wire.decode(frames)
+            except wire.WireError as error:
+                log.warning("an answer of server %d cannot be read: %s", connection.rank, error)
+                continue
+            self._answered(connection, message)
+
+    def _answered(self, connection: Connection, message: Message) -> None:
+        header = message.header
+        if header.request == 0:
+            self._connection_answered(connection, message)
+            return
+        request = connection.pending.get(header.request)
+        if request is None:
+            return  # the answer to a request that was sent twice
+        if header.op == Op.OK:
+            connection.remove(request.number)
+            request.call.answered(request.part, message)
+        elif header.op == Op.WRONG_ROUTE:
+            if self.router.version > header.route:
+                self._reroute(connection, request)
+            else:
+                request.reroute = True
+        elif header.op == Op.STALE_LEASE or (
+            header.op == Op.STALE_GENERATION and request.call.lease is not None
+        ):
+            self._lease_is_void(request.call)
+        elif header.op in (Op.NOT_READY, Op.STALE_GENERATION):
+            self._delayed.append((time.monotonic() + _RETRY_S, connection, request))
+        elif header.op == Op.ERROR and header.code == wire.Code.HELLO_FIRST:
+            self._greet(connection)
+            self._send(connection, request)
+        elif header.op == Op.ERROR:
+            self._forget(request.call)
+            request.call.fail(self._refusal(connection, request.call.what, message))
+
+    def _connection_answered(self, connection: Connection, message: Message) -> None:
+        """The answer to HELLO, or to the opening of a table after a restart."""
+        if message.header.op == Op.ERROR:
+            self.broken = self._refusal(connection, "hello", message)
+
+    def _refusal(self, connection: Connection, what: str, message: Message) -> ServerRefused:
+        text = bytes(message.values).decode(errors="replace")
+        return ServerRefused(f"server {connection.rank} refused: {what}: {text}")
+
+    def _lease_is_void(self, call: Call) -> None:
+        if call.lease is not None:
+            call.lease.revoked = True
+        self._forget(call)
+        call.fail(_revoked(call))
+
+    def _forget(self, call: Call) -> None:
+        for connection in self._connections.values():
+            for number in [n for n, r in connection.pending.items() if r.call is call]:
+                connection.remove(number)
+
+    # ------------------------------------------------------------------ routes
+
+    def _follow_news(self) -> None:
+        news, self._news = self._news, None
+        if news is not None and (news.generation, news.version) >= (
+            self.generation,
+            self.router.version,
+        ):
+            self._follow(news)
+
+    def _follow(self, routes: pb.Routes) -> None:
+        """Connect to new incarnations, and send again what their servers may have lost."""
+        self.router = Router(routes)
+        self.generation = max(self.generation, routes.generation)
+        for route in routes.servers:
+            connection = self._connections.setdefault(
+                route.server_rank, Connection(route.server_rank)
+            )
+            if connection.is_same(route):
+                continue
+            if connection.up:
+                self._poller.unregister(connection.socket)
+                del self._by_socket[connection.socket]
+            connection.connect(self._context, route, self._identity)
+            if connection.up:
+                self._by_socket[connection.socket] = connection
+                self._poller.register(connection.socket, zmq.POLLIN)
+                self._greet(connection)
+                for request in list(connection.pending.values()):
+                    self._send(connection, request)
+        for connection in list(self._connections.values()):
+            for request in list(connection.pending.values()):
+                if request.reroute or not self._is_at_home(connection, request):
+                    self._reroute(connection, request)
+
+    def _greet(self, connection: Connection) -> None:
+        header = self.header(Op.HELLO, generation=self.generation, route=self.router.version)
+        connection.send_frames(hello(header, self._token))
+        for spec in self._tables.values():
+            connection.send_frames(opening(header, spec))
+
+    def _is_at_home(self, connection: Connection, request: Request) -> bool:
+        shards = request.part.sections[:, 0].astype(np.int64)
+        return bool((self.router.owner[shards] == connection.rank).all())
+
+    def _reroute(self, connection: Connection, request: Request) -> None:
+        """Cut a request anew, by the routes as they are now."""
+        call = request.call
+        connection.remove(request.number)
+        if call.spec is None:
+            raise AssertionError(f"{call.what} names shards, but no table")
+        parts = list(self.router.again(request.part, call.spec))
+        call.left += len(parts) - 1
+        for part in parts:
+            again = Request(next(self._numbers), call, part, request.since)
+            target = self._connections[part.server]
+            target.add(again)
+            self._send(target, again)
+
+    # ------------------------------------------------------------------ limits
+
+    def _tick(self, now: float) -> None:
+        due = [entry for entry in self._delayed if entry[0] <= now]
+        self._delayed = [entry for entry in self._delayed if entry[0] > now]
+        for _, connection, request in due:
+            if request.number in connection.pending:
+                self._send(connection, request)
+        for connection in self._connections.values():
+            for request in list(connection.pending.values()):
+                if now - request.since >= self._limit:
+                    self._forget(request.call)
+                    request.call.fail(self._silence(connection, request, now))
+                elif now >= request.again_at and connection.up:
+                    self._send(connection, request)
+
+    def _silence(self, connection: Connection, request: Request, now: float) -> ClusterError:
+        waited = now - request.since
+        since = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
+        where = connection.address or "not started again yet"
+        return ClusterError(
+            f"server {connection.rank} ({where}) has not answered since {since}, for "
+            f"{waited:.0f} s: {request.call.what}",
+            "see that server's log; server.request_limit in the job file is the time to wait",
+        )
+
+    @property
+    def outstanding(self) -> int:
+        """Requests without an answer."""
+        return sum(len(connection.pending) for connection in self._connections.values())
+
+
+def _revoked(call: Call) -> LeaseRevoked:
+    lease = call.lease
+    assert lease is not None
+    return LeaseRevoked(
+        f"the lease of split {lease.split.id} in epoch {lease.epoch} is void: {call.what}",
+        "data() goes on with another one by itself",
+    )

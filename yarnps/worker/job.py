@@ -1,0 +1,369 @@
+"""`connect()`: a worker's program and the job it belongs to."""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import functools
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from yarnps._errors import InputError, YarnpsError
+from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol.channel import CHANNEL_FD, RoleChannel
+from yarnps.protocol.settings import EngineSettings
+from yarnps.protocol.tables import Add, Init, Optimizer, Sgd, TableSpec, Zeros
+from yarnps.worker.batch import Batch
+from yarnps.worker.client import Client
+from yarnps.worker.leases import Held
+from yarnps.worker.link import Link, exit_without_agent
+from yarnps.worker.loop import DataLoop, Evaluate
+from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
+
+if TYPE_CHECKING:
+    import yarnps.spec
+
+log = logging.getLogger(__name__)
+
+AUDIT_TABLE = "yarnps.rows"
+
+
+class Job:
+    """The job that this process is a worker of; made by `connect`.
+
+    Attributes
+    ----------
+    application : str
+        The application's id.
+    rank : int
+        This worker's number, the same after a restart.
+    workers : int
+        How many workers the job was submitted with.
+    params : dict
+        `yarnps.params` of the job file.
+    seed : int
+        `yarnps.train.seed` of the job file.
+    """
+
+    def __init__(self, channel: RoleChannel, begin: pb.Begin, early: list[pb.ToRole]) -> None:
+        self._settings = EngineSettings.from_job_json(begin.job_json)
+        self._begin = begin
+        self._client = Client(begin, self._settings.request_limit)
+        self._current = CurrentBatch()
+        self._loop: DataLoop | None = None
+        self._before_loop: list[pb.ToRole] = []
+        self._told_failure = False
+        self._finished = False
+        self._epoch = 0
+        self._rate = _Rate()
+        self.application: str = begin.application
+        self.rank: int = begin.rank
+        self.workers: int = begin.workers
+        self.params = self._settings.params
+        self.seed = self._settings.seed
+        self.app = self._settings.app
+        self._link = Link(channel, self._on_message, self._stats)
+        self._link.start(early)
+
+    @functools.cached_property
+    def config(self) -> yarnps.spec.Job:
+        """The whole job file."""
+        from yarnps.spec import Job as JobFile
+
+        return JobFile.from_json(self._begin.job_json)
+
+    # ------------------------------------------------------------------ tables
+
+    def sparse(
+        self,
+        name: str,
+        dim: int = 1,
+        dtype: str = "float32",
+        *,
+        optimizer: Optimizer | None = None,
+        init: Init | None = None,
+        model: bool = True,
+    ) -> SparseTable:
+        """A table of int64 keys, each with a row of `dim` numbers.
+
+        Parameters
+        ----------
+        name : str
+            Every worker that names it gets the same table.
+        dtype : {"float32", "float64"}
+        optimizer : Optimizer, default Sgd()
+            What the servers do with pushed gradients.
+        init : Init, default Zeros()
+            Values of a row before its first push; they depend on (seed, name, key) only.
+        model : bool
+            The table belongs to the model that the job writes.
+
+        Raises
+        ------
+        ServerRefused
+            The table exists with other settings.
+
+        Examples
+        --------
+        >>> w = job.sparse("w", optimizer=yarnps.Ftrl(alpha=0.1, l1=1.0))  # doctest: +SKIP
+        """
+        return SparseTable(
+            self._client,
+            self._open(name, "sparse", (dim,), dtype, optimizer, init, model),
+            self._current,
+        )
+
+    def dense(
+        self,
+        name: str,
+        shape: int | Sequence[int],
+        dtype: str = "float32",
+        *,
+        optimizer: Optimizer | None = None,
+        init: Init | None = None,
+        model: bool = True,
+    ) -> DenseTable:
+        """An array on the servers; the parameters are those of `sparse`."""
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        return DenseTable(
+            self._client,
+            self._open(name, "dense", sizes, dtype, optimizer, init, model),
+            self._current,
+        )
+
+    def _open(
+        self,
+        name: str,
+        kind: Any,
+        shape: tuple[int, ...],
+        dtype: str,
+        optimizer: Optimizer | None,
+        init: Init | None,
+        model: bool,
+    ) -> TableSpec:
+        spec = TableSpec(
+            name=name,
+            kind=kind,
+            shape=shape,
+            dtype=str(dtype),
+            optimizer=optimizer or Sgd(),
+            init=init or Zeros(),
+            seed=self.seed,
+            model=model,
+        )
+        self._client.open(spec)
+        return spec
+
+    # ------------------------------------------------------------------ input
+
+    def data(self, evaluate: Evaluate | None = None) -> Iterator[Batch]:
+        """All batches that this worker gets, of all epochs, until the input has ended.
+
+        Parameters
+        ----------
+        evaluate : callable, optional
+            Called with each batch of the test input, after every epoch, on a model that nobody
+            changes meanwhile. It returns a dict of numbers or vectors, which are added up over
+            the whole test input; a vector of two numbers [sum, weight] becomes the metric
+            ``test_<name>`` = sum / weight.
+
+        Yields
+        ------
+        Batch
+            Work on it inside ``with batch:``, which commits it.
+
+        Examples
+        --------
+        >>> for batch in job.data():                       # doctest: +SKIP
+        ...     with batch:
+        ...         w = table.pull(batch.keys).wait()
+        ...         table.push(batch.keys, gradient(w, batch))
+        """
+        if self._loop is not None:
+            raise YarnpsError("data() was called twice", "it goes through all epochs by itself")
+        audit = None
+        if self._settings.audit:
+            audit = self.sparse(AUDIT_TABLE, dtype="float64", optimizer=Add(), model=False)
+        loop = DataLoop(
+            self._client,
+            self._settings,
+            self._current,
+            read=self._reader(),
+            say=self._link.send,
+            audit=audit,
+        )
+        self._loop = loop
+        early, self._before_loop = self._before_loop, []
+        for message in early:
+            self._on_message(message)
+        return self._noting_epochs(loop.batches(evaluate))
+
+    def _noting_epochs(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self._epoch = batch.epoch
+            yield batch
+
+    def _reader(self) -> Any:
+        @functools.cache
+        def settings() -> Any:
+            from yarnps.data import DataSettings
+
+            return DataSettings.from_block(self.config.block)
+
+        def read(lease: Held) -> Iterator[Any]:
+            from yarnps.data import Split, read_batches
+
+            return read_batches(
+                Split.from_pb(lease.split),
+                settings(),
+                epoch=lease.epoch,
+                from_batch=lease.batches,
+                shuffle=lease.phase == "train",
+            )
+
+        return read
+
+    def report(self, **values: float) -> None:
+        """Show numbers of your own on the page, in `yarnps status` and in the event log."""
+        numbers = {name: float(value) for name, value in values.items()}
+        self._link.send(pb.FromRole(report=pb.Report(values=numbers, epoch=self._epoch)))
+
+    # ------------------------------------------------------------------ the agent's channel
+
+    def _on_message(self, message: pb.ToRole) -> None:
+        """In the link's thread."""
+        kind = message.WhichOneof("kind")
+        if kind == "routes":
+            self._client.post_routes(message.routes)
+        elif kind == "begin":  # a restarted AM repeats it
+            self._client.post_routes(message.begin.routes)
+        elif kind == "stop":
+            log.info("stopping: %s", message.stop.reason)
+            logging.shutdown()
+            os._exit(0)
+        elif self._loop is None:
+            if kind == "am_back":
+                self._link.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid(), resync=True)))
+            else:
+                self._before_loop.append(message)
+        elif kind == "grant":
+            self._loop.on_grant(message.grant)
+        elif kind == "revoke":
+            self._loop.on_revoke(message.revoke)
+        elif kind == "end_of_data":
+            self._loop.on_end_of_data()
+        elif kind == "am_back":
+            self._loop.on_am_back()
+
+    def _stats(self) -> pb.Stats:
+        rows = 0 if self._loop is None else self._loop.rows_done
+        return pb.Stats(
+            clock=self._client.clock or 0,
+            rows_per_s=self._rate.at(rows, time.monotonic()),
+            idle_s=self._client.idle_s,
+        )
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self) -> None:
+        """The program is through with its work. Called by itself when the interpreter exits."""
+        if self._finished or self._told_failure or self._loop is None or not self._loop.ended:
+            return
+        self._finished = True
+        self._link.send(pb.FromRole(finished=pb.Finished()))
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the ApplicationMaster what the program ended with."""
+        if self._told_failure:
+            return
+        self._told_failure = True
+        text = str(error).strip() or type(error).__name__
+        first = text.splitlines()[0]
+        named = first if isinstance(error, YarnpsError) else f"{type(error).__name__}: {first}"
+        self._link.send(
+            pb.FromRole(
+                failed=pb.RoleFailed(
+                    error=named,
+                    traceback="".join(traceback.format_exception(error)),
+                    user_error=isinstance(error, InputError),
+                )
+            )
+        )
+
+
+class _Rate:
+    """Rows per second, smoothed over some seconds."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._then = time.monotonic()
+        self._rate = 0.0
+
+    def at(self, rows: int, now: float) -> float:
+        seconds = max(now - self._then, 1e-3)
+        latest = (rows - self._rows) / seconds
+        weight = min(1.0, seconds / 5.0)
+        self._rate = latest if self._rate == 0 else self._rate + weight * (latest - self._rate)
+        self._rows, self._then = rows, now
+        return self._rate
+
+
+_job: Job | None = None
+
+
+def connect() -> Job:
+    """The job that this process is a worker of.
+
+    Raises
+    ------
+    YarnpsError
+        This process was not started by yarnps.
+
+    Examples
+    --------
+    >>> job = yarnps.connect()                             # doctest: +SKIP
+    >>> job.rank, job.params                               # doctest: +SKIP
+    (0, {'alpha': 0.1})
+    """
+    global _job
+    if _job is not None:
+        return _job
+    if CHANNEL_FD not in os.environ:
+        raise YarnpsError(
+            "this process is not a worker of a job",
+            "start the program with `yarnps submit`; `--cluster local` runs it on this machine",
+        )
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    channel = RoleChannel.from_environment()
+    channel.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid())))
+    messages = channel.receive()
+    while messages is not None and not any(message.HasField("begin") for message in messages):
+        messages = channel.receive()
+    if messages is None:
+        exit_without_agent()
+        raise SystemExit(1)
+    while not messages[0].HasField("begin"):
+        del messages[0]
+    job = Job(channel, messages[0].begin, messages[1:])
+    _tell_of_exceptions(job)
+    atexit.register(job.finish)
+    _job = job
+    return job
+
+
+def _tell_of_exceptions(job: Job) -> None:
+    """An exception that ends the program is told to the ApplicationMaster, then shown as usual."""
+    shown = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        job.fail(error)
+        shown(kind, error, trace)
+
+    sys.excepthook = hook

@@ -1,0 +1,119 @@
+"""The leases that a worker holds."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from yarnps.protocol import control_pb2 as pb
+
+# The lease in work and one ahead.
+HOLD = 2
+
+
+@dataclass(eq=False)
+class Held:
+    """A lease in hand, with how far it is.
+
+    Attributes
+    ----------
+    batches, rows
+        Committed, from the split's beginning.
+    revoked
+        Void: nothing of it counts any more.
+    """
+
+    epoch: int
+    phase: str
+    split: pb.SplitInfo
+    token: int
+    batches: int
+    rows: int
+    bytes: int = 0
+    bad_records: int = 0
+    revoked: bool = False
+    done: bool = False
+
+    @classmethod
+    def from_pb(cls, lease: pb.Lease) -> Held:
+        return cls(
+            epoch=lease.epoch,
+            phase=lease.phase,
+            split=lease.split,
+            token=lease.token,
+            batches=lease.from_batch,
+            rows=lease.from_rows,
+        )
+
+    def progress(self) -> pb.Progress:
+        """How far the lease is, for the ApplicationMaster."""
+        return pb.Progress(
+            epoch=self.epoch,
+            phase=self.phase,
+            split=self.split.id,
+            token=self.token,
+            batches=self.batches,
+            rows=self.rows,
+            bytes=self.bytes,
+            bad_records=self.bad_records,
+            done=self.done,
+        )
+
+
+class Leases:
+    """Leases in the order in which they came. Not thread-safe: its owner has a lock."""
+
+    def __init__(self) -> None:
+        self._held: deque[Held] = deque()
+        self.ended = False
+        self._asked = 0
+        self._asked_idle = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def held(self) -> list[Held]:
+        return list(self._held)
+
+    def granted(self, grant: pb.Grant) -> list[Held]:
+        """Take new leases; one that is held already (a repeated message) is not taken twice."""
+        new = []
+        for lease in grant.leases:
+            held = Held.from_pb(lease)
+            key = (held.epoch, held.phase, held.split.id, held.token)
+            if all((h.epoch, h.phase, h.split.id, h.token) != key for h in self._held):
+                self._held.append(held)
+                new.append(held)
+        self._asked = max(0, self._asked - len(new))
+        return new
+
+    def revoked(self, revoke: pb.Revoke) -> list[Held]:
+        """Mark what is void; `drop` takes it out."""
+        void = [
+            held
+            for held in self._held
+            if (held.epoch, held.phase, held.split.id) == (revoke.epoch, revoke.phase, revoke.split)
+            and held.token <= revoke.token
+        ]
+        for held in void:
+            held.revoked = True
+        return void
+
+    def drop(self, lease: Held) -> None:
+        """The lease is done, void or given back."""
+        if lease in self._held:
+            self._held.remove(lease)
+
+    def want(self) -> pb.WantLeases | None:
+        """What to ask for now; None when that has been asked already."""
+        live = sum(not held.revoked for held in self._held)
+        count, idle = max(0, HOLD - live), live == 0
+        if count == 0 or (count <= self._asked and idle == self._asked_idle):
+            return None
+        self._asked, self._asked_idle = count, idle
+        return pb.WantLeases(count=count, idle=idle)
+
+    def forget_asked(self) -> None:
+        """A restarted ApplicationMaster is told everything anew."""
+        self._asked, self._asked_idle = 0, False

@@ -1,0 +1,359 @@
+"""`data()`: leases in, batches out, commits and progress back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from yarnps._errors import LeaseRevoked, YarnpsError
+from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol import wire
+from yarnps.protocol.settings import EngineSettings
+from yarnps.protocol.wire import Flag, Message, Op
+from yarnps.worker.batch import Batch
+from yarnps.worker.calls import Call
+from yarnps.worker.client import Client
+from yarnps.worker.feed import Feed, Parsed
+from yarnps.worker.leases import Held, Leases
+from yarnps.worker.tables import CurrentBatch, SparseTable
+
+log = logging.getLogger(__name__)
+
+Evaluate = Callable[[Batch], Mapping[str, ArrayLike]]
+Read = Callable[[Held], Iterator[Any]]
+Say = Callable[[pb.FromRole], None]
+
+# Progress of a split in work is told this often; the end of a split at once.
+PROGRESS_S = 1.0
+
+# While nothing can be done: how long one wait is, and how often the log says what it is for.
+_WAIT_S = 0.5
+_LOG_WAITING_S = 60.0
+
+# Bad records that are passed on with one progress message.
+_BAD_SHOWN = 5
+
+
+class DataLoop:
+    """The state behind `data()`. The link's thread calls the methods named `on_…`.
+
+    Parameters
+    ----------
+    read
+        The batches of a lease, from its first uncommitted one.
+    say
+        Sends a message to the ApplicationMaster.
+    audit
+        The table that counts rows, if the job wants that.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: EngineSettings,
+        current: CurrentBatch,
+        *,
+        read: Read,
+        say: Say,
+        audit: SparseTable | None,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._current = current
+        self._say = say
+        self._audit = audit
+        self._lock = threading.Lock()
+        self._leases = Leases()
+        self._feed = Feed(read, client.wake)
+        self._last_progress = 0.0
+        self._bad: list[pb.BadRecord] = []
+        self._evaluate: Evaluate | None = None
+        self._sums: dict[str, NDArray[np.float64]] = {}
+        self._sums_of: Held | None = None
+        self._first_push = True
+        self.rows_done = 0
+        self.ended = False
+
+    # ------------------------------------------------------------------ from the link's thread
+
+    def on_grant(self, grant: pb.Grant) -> None:
+        with self._lock:
+            for lease in self._leases.granted(grant):
+                self._feed.add(lease)
+        self._client.wake()
+
+    def on_revoke(self, revoke: pb.Revoke) -> None:
+        with self._lock:
+            self._leases.revoked(revoke)
+        self._client.wake()
+
+    def on_end_of_data(self) -> None:
+        with self._lock:
+            self._leases.ended = True
+        self._client.wake()
+
+    def on_am_back(self) -> None:
+        """Say everything again to a restarted ApplicationMaster."""
+        with self._lock:
+            held = [lease.progress() for lease in self._leases.held if not lease.revoked]
+            self._leases.forget_asked()
+        self._say(pb.FromRole(hello=pb.RoleHello(resync=True, held=held)))
+        self._client.wake()
+
+    # ------------------------------------------------------------------ the program's thread
+
+    def batches(self, evaluate: Evaluate | None) -> Iterator[Batch]:
+        """All batches that this worker gets, until the input has ended."""
+        self._evaluate = evaluate
+        try:
+            while (parsed := self._next()) is not None:
+                if parsed.raw is None:
+                    self._split_ended(parsed)
+                elif len(parsed.raw.rows) == 0:
+                    self._note_bad(parsed.lease, parsed.raw)
+                    parsed.lease.batches = parsed.raw.index + 1
+                elif parsed.lease.phase == "train":
+                    yield from self._train(parsed)
+                else:
+                    self._test(parsed)
+            self.ended = True
+        finally:
+            self._feed.stop()
+
+    def _next(self) -> Parsed | None:
+        """The next batch of a live lease; None at the end of the input."""
+        begun = time.monotonic()
+        logged = begun
+        while True:
+            self._ask()
+            parsed = self._feed.take()
+            if parsed is not None and not parsed.lease.revoked:
+                self._client.idle_s += time.monotonic() - begun
+                return parsed
+            if parsed is not None:
+                with self._lock:
+                    self._leases.drop(parsed.lease)
+                continue
+            with self._lock:
+                idle = not any(not lease.revoked for lease in self._leases.held)
+                ended = self._leases.ended
+            if idle:
+                self._leave_clock()
+                if ended:
+                    return None
+            if time.monotonic() - logged >= _LOG_WAITING_S:
+                logged = time.monotonic()
+                waits = "a lease" if idle else "the input"
+                log.info("waiting for %s for %.0f s", waits, logged - begun)
+            self._client.pump(_WAIT_S)
+
+    def _ask(self) -> None:
+        with self._lock:
+            for lease in [lease for lease in self._leases.held if lease.revoked]:
+                self._leases.drop(lease)
+            want = None if self._leases.ended else self._leases.want()
+        if want is not None:
+            self._say(pb.FromRole(want=want))
+
+    # ------------------------------------------------------------------ training
+
+    def _train(self, parsed: Parsed) -> Iterator[Batch]:
+        lease, raw = parsed.lease, parsed.raw
+        self._note_bad(lease, raw)
+        self._join_clock()
+        batch = Batch(self, lease, raw, self._settings.seed)
+        yield batch
+        if not batch.entered:
+            raise YarnpsError(
+                "a batch was taken from data() and not entered",
+                "put the work on it in a block `with batch:`; its end commits the batch",
+            )
+        if not batch.committed and not lease.revoked:
+            # Its block ended with an exception that the program has swallowed.
+            raise YarnpsError(
+                f"batch {batch.index} of split {batch.split} was not committed",
+                "do not swallow an exception inside `for batch in data()`",
+            )
+
+    def enter(self, batch: Batch) -> None:
+        """The program begins with a batch."""
+        if self._current.now is not None:
+            raise YarnpsError(
+                "a batch was entered inside another", "finish one batch before the next"
+            )
+        self._current.now = batch
+        if self._audit is not None:
+            self._count_rows(batch, self._audit)
+
+    def leave(self, batch: Batch) -> None:
+        """The program is through with a batch, one way or another."""
+        if self._current.now is batch:
+            self._current.now = None
+
+    def _count_rows(self, batch: Batch, table: SparseTable) -> None:
+        """Push (split, rows): the servers' count shows whether each batch was applied once."""
+        header = self._client.header(
+            Op.PUSH,
+            table=wire.table_id(table.name),
+            flags=int(Flag.LEASED),
+            dtype=int(wire.DType.FLOAT64),
+            dim=1,
+        )
+        call = Call(
+            batch.stamp(header, audit=True),
+            f"push to table {table.name}",
+            table.spec,
+            lease=batch.lease,
+        )
+        batch.pushes.append(call)
+        keys = np.array([batch.split], np.int64)
+        rows = np.array([[batch.rows]], np.float64)
+        self._client.submit(call, self._client.router.sparse(keys, rows, 8, announce=True))
+
+    def commit(self, batch: Batch) -> None:
+        """Wait for the batch's acknowledgements; it counts from then on.
+
+        Raises
+        ------
+        LeaseRevoked
+            It does not count: somebody else does it again.
+        """
+        for call in batch.pushes:
+            self._client.wait(call)
+        lease = batch.lease
+        while self._settings.pace > (seconds := time.monotonic() - batch.begun):
+            self._client.pump(min(0.1, self._settings.pace - seconds))
+        if lease.revoked:
+            raise LeaseRevoked(f"the lease of split {lease.split.id} is void")
+        batch.committed = True
+        lease.batches = batch.index + 1
+        lease.rows += batch.rows
+        self.rows_done += batch.rows
+        if self._first_push and batch.pushes:
+            self._first_push = False
+            self._say(pb.FromRole(first_push=pb.FirstPush()))
+        self._tick_clock()
+        self._tell(lease)
+
+    # ------------------------------------------------------------------ the clock
+
+    def _join_clock(self) -> None:
+        """Enter the clock with the first lease; at the lowest live clock of any server."""
+        if self._settings.staleness is None or self._client.clock is not None:
+            return
+        found: list[int] = [0]
+        call = self._client.ask_all(
+            self._client.header(Op.JOIN),
+            "joining the clock",
+            on_reply=lambda message: found.append(_clock_of(message)),
+        )
+        self._client.wait(call)
+        self._client.clock = max(found)
+        self._announce_clock()
+
+    def _leave_clock(self) -> None:
+        if self._client.clock is not None:
+            self._client.clock = None
+            self._client.wait(
+                self._client.ask_all(self._client.header(Op.LEAVE), "leaving the clock")
+            )
+
+    def _tick_clock(self) -> None:
+        if self._client.clock is not None:
+            self._client.clock += 1
+            self._announce_clock()
+
+    def _announce_clock(self) -> None:
+        """Tell every server at once: one that this worker has nothing to ask may be holding up
+        somebody who waits for this clock."""
+        self._client.ask_all(self._client.header(Op.JOIN), "telling the clock")
+
+    # ------------------------------------------------------------------ the test phase
+
+    def _test(self, parsed: Parsed) -> None:
+        if self._evaluate is None:
+            raise YarnpsError(
+                "the job file has a test input, and the program no evaluation",
+                "call data(evaluate=fn), or leave out data.test",
+            )
+        lease = parsed.lease
+        self._note_bad(lease, parsed.raw)
+        self._leave_clock()
+        batch = Batch(self, lease, parsed.raw, self._settings.seed)
+        self._current.now = batch
+        try:
+            sums = self._evaluate(batch)
+        except LeaseRevoked:
+            return
+        finally:
+            self._current.now = None
+        if self._sums_of is not lease:
+            self._sums, self._sums_of = {}, lease
+        for name, values in sums.items():
+            added = np.atleast_1d(np.asarray(values, np.float64))
+            before = self._sums.get(name)
+            self._sums[name] = added.copy() if before is None else before + added
+        lease.batches = batch.index + 1
+        lease.rows += batch.rows
+        self.rows_done += batch.rows
+
+    # ------------------------------------------------------------------ progress
+
+    def _note_bad(self, lease: Held, raw: Any) -> None:
+        lease.bytes = raw.bytes_read
+        lease.bad_records = raw.bad_total
+        for bad in raw.bad[: _BAD_SHOWN - len(self._bad)]:
+            self._bad.append(
+                pb.BadRecord(path=bad.path, line=bad.line, error=bad.error, text=bad.text)
+            )
+
+    def _tell(self, lease: Held) -> None:
+        """Progress of a split in work, at most once a second."""
+        if time.monotonic() - self._last_progress >= PROGRESS_S:
+            self._say_progress(lease)
+
+    def _say_progress(
+        self, lease: Held, sums: Mapping[str, NDArray[np.float64]] | None = None
+    ) -> None:
+        self._last_progress = time.monotonic()
+        progress = lease.progress()
+        progress.bad.extend(self._bad)
+        self._bad.clear()
+        for name, values in (sums or {}).items():
+            progress.sums.add(name=name, values=values.tolist())
+        self._say(pb.FromRole(progress=progress))
+
+    def _split_ended(self, parsed: Parsed) -> None:
+        lease = parsed.lease
+        if parsed.error is None:
+            lease.done = True
+            lease.bytes = lease.bytes or lease.split.length
+            self._say_progress(lease, self._sums if self._sums_of is lease else None)
+        else:
+            from yarnps.data import FileChanged
+
+            log.warning("split %d cannot be read: %s", lease.split.id, parsed.error)
+            self._say(
+                pb.FromRole(
+                    split_failed=pb.SplitFailed(
+                        epoch=lease.epoch,
+                        phase=lease.phase,
+                        split=lease.split.id,
+                        token=lease.token,
+                        error=str(parsed.error) or type(parsed.error).__name__,
+                        changed=isinstance(parsed.error, FileChanged),
+                    )
+                )
+            )
+        with self._lock:
+            self._leases.drop(lease)
+
+
+def _clock_of(message: Message) -> int:
+    return message.header.clock

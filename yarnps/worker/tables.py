@@ -1,0 +1,383 @@
+"""Tables as a user's program sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from yarnps._errors import InputError
+from yarnps.protocol import wire
+from yarnps.protocol.shards import Int64s, add_rows, strictly_increasing
+from yarnps.protocol.tables import TableSpec
+from yarnps.protocol.wire import Flag, Header, Message, Op
+from yarnps.worker.calls import Call
+from yarnps.worker.client import Client
+from yarnps.worker.connection import kind_of
+from yarnps.worker.routing import Part
+
+if TYPE_CHECKING:
+    from yarnps.worker.batch import Batch
+
+_DTYPES = {"float32": wire.DType.FLOAT32, "float64": wire.DType.FLOAT64}
+
+
+class Future:
+    """An operation under way on the servers."""
+
+    def __init__(
+        self, client: Client, call: Call, result: NDArray[Any] | None, shape: tuple[int, ...] | None
+    ) -> None:
+        self._client = client
+        self._call = call
+        self._result = result
+        self._shape = shape
+
+    def done(self) -> bool:
+        """Whether every server has answered, or the operation has failed."""
+        return self._call.done
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until it is done.
+
+        Parameters
+        ----------
+        timeout
+            Seconds; None: until `server.request_limit` of the job file.
+
+        Returns
+        -------
+        ndarray or None
+            What was pulled; None for a push.
+
+        Raises
+        ------
+        TimeoutError
+            Not done in time; it goes on, and may be waited for again.
+        ServerRefused
+            A server refused the operation; the message says why.
+        LeaseRevoked
+            The batch's lease is void. Let it pass: `data()` knows what to do.
+        """
+        self._client.wait(self._call, timeout)
+        if self._result is None or self._shape is None:
+            return self._result
+        return self._result.reshape(self._shape)
+
+
+class Table:
+    """What sparse and dense tables have in common."""
+
+    def __init__(self, client: Client, spec: TableSpec, batches: CurrentBatch) -> None:
+        self.spec = spec
+        self._client = client
+        self._batches = batches
+        self._dtype = np.dtype(spec.dtype)
+        self._id = wire.table_id(spec.name)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def _header(self, op: Op, *, flags: int = 0) -> Header:
+        return self._client.header(
+            op, table=self._id, flags=flags, dtype=_DTYPES[self.spec.dtype], dim=self.spec.dim
+        )
+
+    def _read(self, op: Op, out: NDArray[Any] | None, *, flags: int = 0) -> Call:
+        """A call that changes nothing. Outside a training batch it does not wait for others."""
+        batch = self._batches.now
+        header = self._header(op, flags=flags)
+        if batch is None or batch.phase != "train":
+            header = header._replace(clock=wire.NO_CLOCK)
+        lease = None if batch is None else batch.lease
+        return Call(header, f"{op.name.lower()} of table {self.name}", self.spec, out, lease)
+
+    def _write(self, op: Op, out: NDArray[Any] | None = None, *, flags: int = 0) -> Call:
+        """A call that changes the table; inside a batch it carries the batch's identity."""
+        batch = self._batches.now
+        what = f"{op.name.lower()} to table {self.name}"
+        if batch is None:
+            header = self._header(op, flags=flags)._replace(clock=wire.NO_CLOCK)
+            return Call(header, what, self.spec, out)
+        if batch.phase != "train":
+            raise InputError(
+                f"{what} during the test phase",
+                "the evaluation function may only pull: training goes on from the same tables",
+            )
+        call = Call(
+            batch.stamp(self._header(op, flags=flags | Flag.LEASED)),
+            what,
+            self.spec,
+            out,
+            batch.lease,
+        )
+        batch.pushes.append(call)
+        return call
+
+    def size(self) -> Future:
+        """Rows on all servers (dense: elements). The answer is an int64 array of one number."""
+        total = np.zeros(1, np.int64)
+
+        def add(message: Message) -> None:
+            total[0] += np.frombuffer(message.values, np.int64)[0]
+
+        call = self._client.ask_all(
+            self._header(Op.SIZE), f"size of table {self.name}", on_reply=add
+        )
+        return Future(self._client, call, total, None)
+
+    def clear(self) -> Future:
+        """Forget all rows (dense: go back to the initial values)."""
+        call = self._client.ask_all(self._header(Op.CLEAR), f"clear of table {self.name}")
+        return Future(self._client, call, None, None)
+
+
+class SparseTable(Table):
+    """int64 key → row of `dim` numbers. Made by `Job.sparse`.
+
+    Keys may be any int64, unsorted and repeated. A key that was never pushed has its initial
+    values, and takes no memory on the servers.
+    """
+
+    def pull(self, keys: ArrayLike, *, out: NDArray[Any] | None = None) -> Future:
+        """Get rows.
+
+        Parameters
+        ----------
+        keys : array-like of int64, shape (n,)
+        out : ndarray, shape (n, dim), optional
+            Where to put them; contiguous and of the table's dtype.
+
+        Returns
+        -------
+        Future
+            Its `wait()` gives an array of shape (n,) when dim is 1, otherwise (n, dim).
+        """
+        wanted = self._keys(keys)
+        rows = self._out(out, len(wanted))
+        call = self._read(Op.PULL, rows)
+        self._client.submit(call, self._parts(wanted, None))
+        return Future(self._client, call, rows, self._shape(len(wanted)))
+
+    def push(self, keys: ArrayLike, values: ArrayLike) -> Future:
+        """Send gradients (for an `Add` table: what to add).
+
+        Parameters
+        ----------
+        keys : array-like of int64, shape (n,)
+            A repeated key counts as one whose values are the sum.
+        values : array-like, shape (n,) when dim is 1, otherwise (n, dim)
+
+        Returns
+        -------
+        Future
+            Done when every server has applied it. Inside ``with batch:`` nobody needs to wait:
+            the end of the block does.
+        """
+        unique, rows = self._summed(keys, values)
+        call = self._write(Op.PUSH)
+        announce = bool(call.header.flags & Flag.LEASED)
+        self._client.submit(call, self._parts(unique, rows, announce=announce))
+        return Future(self._client, call, None, None)
+
+    def push_pull(self, keys: ArrayLike, values: ArrayLike) -> Future:
+        """Push, and get the same keys' rows as they are then. No key may be repeated."""
+        wanted = self._keys(keys)
+        rows = self._rows(values, len(wanted))
+        if not strictly_increasing(wanted) and len(np.unique(wanted)) != len(wanted):
+            raise InputError(
+                f"push_pull to table {self.name} with repeated keys", "push and pull apart"
+            )
+        out = self._out(None, len(wanted))
+        call = self._write(Op.PUSH_PULL, out)
+        announce = bool(call.header.flags & Flag.LEASED)
+        self._client.submit(call, self._parts(wanted, rows, announce=announce))
+        return Future(self._client, call, out, self._shape(len(wanted)))
+
+    def assign(self, keys: ArrayLike, values: ArrayLike) -> Future:
+        """Set rows; their optimizer state starts anew. The last of a repeated key counts."""
+        wanted = self._keys(keys)
+        rows = self._rows(values, len(wanted))
+        if not strictly_increasing(wanted):
+            wanted, last = np.unique(wanted[::-1], return_index=True)
+            rows = np.ascontiguousarray(rows[::-1][last])
+        call = self._write(Op.ASSIGN)
+        announce = bool(call.header.flags & Flag.LEASED)
+        self._client.submit(call, self._parts(wanted, rows, announce=announce))
+        return Future(self._client, call, None, None)
+
+    def contains(self, keys: ArrayLike) -> Future:
+        """For each key whether it has a row: an array of uint8, shape (n,)."""
+        wanted = self._keys(keys)
+        out = np.zeros(len(wanted), np.uint8)
+        call = self._read(Op.CONTAINS, out)
+        self._client.submit(call, self._parts(wanted, None))
+        return Future(self._client, call, out, None)
+
+    def export(self) -> tuple[Int64s, NDArray[Any]]:
+        """All keys (sorted) and their rows. For tables that fit in this process."""
+        keys: list[Int64s] = []
+        rows: list[NDArray[Any]] = []
+
+        def collect(message: Message) -> None:
+            keys.append(np.frombuffer(message.keys, np.int64).copy())
+            rows.append(
+                np.frombuffer(message.values, self._dtype).reshape(-1, self.spec.dim).copy()
+            )
+
+        call = Call(
+            self._header(Op.EXPORT_ROWS)._replace(clock=wire.NO_CLOCK),
+            f"export of table {self.name}",
+            self.spec,
+            on_reply=collect,
+        )
+        router = self._client.router
+        parts = [Part(s, router.all_sections(s), None, None, None) for s in router.servers]
+        self._client.wait(self._client.submit(call, parts))
+        found = np.concatenate(keys)
+        order = np.argsort(found, kind="stable")
+        return found[order], np.concatenate(rows)[order].reshape(self._shape(len(found)))
+
+    # ------------------------------------------------------------------ inside
+
+    def _parts(self, keys: Int64s, rows: NDArray[Any] | None, *, announce: bool = False) -> Any:
+        row_bytes = self.spec.dim * self.spec.itemsize
+        return self._client.router.sparse(keys, rows, row_bytes, announce=announce)
+
+    def _keys(self, keys: ArrayLike) -> Int64s:
+        found = np.ascontiguousarray(keys)
+        if found.size == 0:
+            return np.empty(0, np.int64)
+        if found.ndim != 1 or found.dtype.kind not in "iu":
+            raise InputError(
+                f"keys of table {self.name} are an array of {found.dtype} with shape {found.shape}",
+                "give integers in one dimension",
+            )
+        if found.dtype.kind == "u" and found.dtype.itemsize == 8:
+            return found.view(np.int64)
+        return found.astype(np.int64, copy=False)
+
+    def _rows(self, values: ArrayLike, count: int) -> NDArray[Any]:
+        rows = np.ascontiguousarray(values, self._dtype)
+        if rows.shape not in (self._shape(count), (count, self.spec.dim)):
+            raise InputError(
+                f"values for table {self.name} have shape {rows.shape}",
+                f"{count} keys of dim {self.spec.dim} need {self._shape(count)}",
+            )
+        return rows.reshape(count, self.spec.dim)
+
+    def _summed(self, keys: ArrayLike, values: ArrayLike) -> tuple[Int64s, NDArray[Any]]:
+        """Each key once, in order, with the sum of its rows."""
+        wanted = self._keys(keys)
+        rows = self._rows(values, len(wanted))
+        if strictly_increasing(wanted):
+            return wanted, rows
+        unique, places = np.unique(wanted, return_inverse=True)
+        summed = np.zeros((len(unique), self.spec.dim), self._dtype)
+        add_rows(rows, places.astype(np.int32), summed)
+        return unique, summed
+
+    def _shape(self, count: int) -> tuple[int, ...]:
+        return (count,) if self.spec.dim == 1 else (count, self.spec.dim)
+
+    def _out(self, out: NDArray[Any] | None, count: int) -> NDArray[Any]:
+        if out is None:
+            return np.empty((count, self.spec.dim), self._dtype)
+        fits = out.dtype == self._dtype and out.flags.c_contiguous and out.flags.writeable
+        if not fits or out.shape not in (self._shape(count), (count, self.spec.dim)):
+            raise InputError(
+                f"out for table {self.name} is {out.dtype} with shape {out.shape}",
+                f"give a contiguous array of {self._dtype} with shape {self._shape(count)}",
+            )
+        return out.reshape(count, self.spec.dim)
+
+
+class DenseTable(Table):
+    """An array on the servers. Made by `Job.dense`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.spec.shape
+
+    def pull(
+        self, rows: tuple[int, int] | None = None, *, out: NDArray[Any] | None = None
+    ) -> Future:
+        """Get the array, or its rows [first, end).
+
+        Parameters
+        ----------
+        rows : (first, end), optional
+            Along the first axis.
+        out : ndarray, optional
+            Where to put them; contiguous and of the table's dtype.
+        """
+        first, end, shape = self._range(rows)
+        values = self._out(out, shape)
+        call = self._read(Op.PULL, values, flags=kind_of(self.spec, ranges=rows is not None))
+        router = self._client.router
+        if rows is None:
+            self._client.submit(call, router.dense(self.spec, None))
+        else:
+            self._client.submit(call, router.ranges(self.spec, first, end, None, announce=False))
+        return Future(self._client, call, values, shape)
+
+    def push(self, values: ArrayLike, rows: tuple[int, int] | None = None) -> Future:
+        """Send a gradient for the array, or for its rows [first, end).
+
+        An array of 64 KB or more belongs to the library until the future is done, or until the
+        end of the batch: do not change it before.
+        """
+        return self._send(Op.PUSH, values, rows)
+
+    def assign(self, values: ArrayLike, rows: tuple[int, int] | None = None) -> Future:
+        """Set the array, or its rows [first, end)."""
+        return self._send(Op.ASSIGN, values, rows)
+
+    def _send(self, op: Op, values: ArrayLike, rows: tuple[int, int] | None) -> Future:
+        first, end, shape = self._range(rows)
+        sent = np.ascontiguousarray(values, self._dtype)
+        if sent.shape != shape:
+            raise InputError(
+                f"values for table {self.name} have shape {sent.shape}", f"they need {shape}"
+            )
+        call = self._write(op, flags=kind_of(self.spec, ranges=rows is not None))
+        router = self._client.router
+        flat = sent.reshape(-1)
+        if rows is None:
+            self._client.submit(call, router.dense(self.spec, flat))
+        else:
+            announce = bool(call.header.flags & Flag.LEASED)
+            self._client.submit(call, router.ranges(self.spec, first, end, flat, announce=announce))
+        return Future(self._client, call, None, None)
+
+    def _range(self, rows: tuple[int, int] | None) -> tuple[int, int, tuple[int, ...]]:
+        """First and end element, and the shape of what is between."""
+        if rows is None:
+            return 0, self.spec.elements, self.shape
+        first, end = rows
+        if not 0 <= first <= end <= self.shape[0]:
+            raise InputError(
+                f"rows [{first}, {end}) of table {self.name}", f"it has {self.shape[0]} rows"
+            )
+        stride = self.spec.elements // self.shape[0]
+        return first * stride, end * stride, (end - first, *self.shape[1:])
+
+    def _out(self, out: NDArray[Any] | None, shape: tuple[int, ...]) -> NDArray[Any]:
+        if out is None:
+            return np.empty(shape, self._dtype).reshape(-1)
+        fits = out.dtype == self._dtype and out.flags.c_contiguous and out.flags.writeable
+        if not fits or out.shape != shape:
+            raise InputError(
+                f"out for table {self.name} is {out.dtype} with shape {out.shape}",
+                f"give a contiguous array of {self._dtype} with shape {shape}",
+            )
+        return out.reshape(-1)
+
+
+class CurrentBatch:
+    """Which batch's block the program is in."""
+
+    def __init__(self) -> None:
+        self.now: Batch | None = None
