@@ -11,6 +11,7 @@ import math
 import re
 
 import numpy as np
+import numpy.typing as npt
 
 from ._lines import Block
 from ._records import Floats, Ints, Rows
@@ -23,7 +24,7 @@ HASH_SLOTS = 1 << 12
 
 
 class LibsvmParser:
-    """Parses blocks; keeps its work space between them."""
+    """Parses blocks. One per thread: it keeps its work space between blocks."""
 
     def __init__(self) -> None:
         from . import _libsvm_kernel  # numba is slow to import: only those who parse pay
@@ -31,37 +32,53 @@ class LibsvmParser:
         self._kernel = _libsvm_kernel
         self._slots = _new_slots(HASH_SLOTS)
         self._mark = 0
+        self._room = 0
 
-    def parse(self, block: Block) -> tuple[Rows, list[tuple[int, str]]]:
-        """The rows of a block, and (place in the block, error) of its bad records."""
+    def _make_room(self, size: int) -> None:
+        """Work space for a block of `size` bytes: an entry takes four at least, a row two."""
+        if size <= self._room:
+            return
+        self._room = size
+        lines, entries = size // 2 + 2, size // 4 + 1
+        self._labels, self._indptr = np.empty(lines, np.float32), np.empty(lines + 1, np.int64)
+        self._keys, self._values = np.empty(entries, np.int64), np.empty(entries, np.float32)
+        self._places, self._bad, self._doubt = (np.empty(lines, np.int64) for _ in range(3))
+
+    def parse(self, block: Block) -> tuple[Rows, list[int]]:
+        """The rows of a block, and the places in it of its bad records."""
         data = np.frombuffer(block.data, np.uint8)
-        lines = block.data.count(b"\n") + 1
-        most = block.data.count(b":")
-        while len(self._slots) < 2 * most:
-            self._slots, self._mark = _new_slots(2 * len(self._slots)), 0
-        labels, indptr = np.empty(lines, np.float32), np.empty(lines + 1, np.int64)
-        keys, values = np.empty(most, np.int64), np.empty(most, np.float32)
-        places, bad, doubt = (np.empty(lines, np.int64) for _ in range(3))
-        count, bads, doubts = self._kernel.parse_block(
-            data, labels, indptr, keys, values, places, bad, doubt, self._slots, self._mark
+        self._make_room(len(data))
+        count, bads, doubts = self._run(data)
+        while count < 0:  # a long row: its length came instead of the bad records
+            while len(self._slots) < 2 * bads:
+                self._slots, self._mark = _new_slots(2 * len(self._slots)), 0
+            count, bads, doubts = self._run(data)
+        entries = self._indptr[count]
+        rows = Rows(
+            self._labels[:count].copy(),
+            self._indptr[: count + 1].copy(),
+            self._keys[:entries].copy(),
+            self._values[:entries].copy(),
         )
-        self._mark += count + 1
-        entries = indptr[count]
-        rows = Rows(labels[:count], indptr[: count + 1], keys[:entries], values[:entries])
-        wrong = [(int(place), "") for place in bad[:bads]]
+        wrong = self._bad[:bads].tolist()
         if doubts:
-            rows, more = _settle(rows, block.data, places, doubt[:doubts])
+            rows, more = _settle(rows, block.data, self._places, self._doubt[:doubts])
             wrong = sorted(wrong + more)
         return rows, wrong
+
+    def _run(self, data: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
+        work = (self._labels, self._indptr, self._keys, self._values)
+        notes = (self._places, self._bad, self._doubt)
+        found = self._kernel.parse_block(data, *work, *notes, self._slots, self._mark)
+        self._mark += len(data) // 2 + 2  # no row of this block can have had a greater one
+        return found  # type: ignore[no-any-return]
 
 
 def _new_slots(count: int) -> Ints:
     return np.full((count, 3), -1, np.int64)
 
 
-def _settle(
-    rows: Rows, data: bytes, places: Ints, doubt: Ints
-) -> tuple[Rows, list[tuple[int, str]]]:
+def _settle(rows: Rows, data: bytes, places: Ints, doubt: Ints) -> tuple[Rows, list[int]]:
     """Convert the numbers of the doubtful rows again, exactly."""
     wrong = []
     kept = np.ones(len(rows), bool)
@@ -71,7 +88,7 @@ def _settle(
             label, _, values = parse_line(line_at(data, place))
         except ValueError:
             kept[row] = False
-            wrong.append((place, ""))
+            wrong.append(place)
             continue
         rows.labels[row] = label
         rows.values[rows.indptr[row] : rows.indptr[row + 1]] = values

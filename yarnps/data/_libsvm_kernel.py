@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numba import njit
+
+from yarnps._kernels import jit
 
 _MAX_ID = np.uint64((1 << 63) - 1)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -15,10 +15,9 @@ _POWERS = np.array([float(f"1e{power}") for power in range(-343, 309)])
 _MANTISSA_LIMIT = np.uint64((1 << 64) // 10 - 1)
 # The product of a rounded mantissa and a rounded power is off by less than this part of itself.
 _MARGIN = 2.0**-49
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
-@njit(**_OPTIONS)
+@jit
 def parse_float(data, at, stop):
     """The decimal number in data[at:stop] as (value, state).
 
@@ -92,7 +91,7 @@ def parse_float(data, at, stop):
     return rounded, 0
 
 
-@njit(**_OPTIONS)
+@jit
 def _word_state(data, at, stop):
     """2 for nan, inf and infinity in any case, else 1."""
     size = stop - at
@@ -104,7 +103,7 @@ def _word_state(data, at, stop):
     return 2 if a == 105 and b == 110 and c == 102 else 1
 
 
-@njit(**_OPTIONS)
+@jit
 def merge_row(keys, values, first, stop, slots, mark):
     """Add up repeated keys of one row in place; returns its new end.
 
@@ -134,7 +133,7 @@ def merge_row(keys, values, first, stop, slots, mark):
     return end
 
 
-@njit(**_OPTIONS)
+@jit
 def merge_rows(keys, values, indptr, slots):
     """Add up repeated keys of all rows in place, `indptr` too; returns the number of entries."""
     end = 0
@@ -152,19 +151,19 @@ def merge_rows(keys, values, indptr, slots):
     return end
 
 
-@njit(**_OPTIONS)
+@jit
 def _blank(sign):
     return sign == 32 or sign == 9 or sign == 13
 
 
-@njit(**_OPTIONS)
+@jit
 def _token_end(data, at):
     while at < len(data) and data[at] > 32 and data[at] != 35:  # up to a blank or #
         at += 1
     return at
 
 
-@njit(**_OPTIONS)
+@jit
 def parse_id(data, at, stop):
     """The integer before a colon in data[at:stop] as (id, place of the colon), -1 if there is none.
 
@@ -197,7 +196,7 @@ def parse_id(data, at, stop):
     return np.int64(0), -1
 
 
-@njit(**_OPTIONS)
+@jit
 def _parse_entries(data, at, keys, values, entries):
     """The `id:value` pairs from `at` to the end of the line.
 
@@ -235,7 +234,7 @@ def _parse_entries(data, at, keys, values, entries):
     return at, entries, True, doubtful, ordered
 
 
-@njit(**_OPTIONS)
+@jit
 def parse_block(data, labels, indptr, keys, values, places, bad, doubt, slots, mark):
     """Parse whole lines of libsvm text.
 
@@ -254,7 +253,7 @@ def parse_block(data, labels, indptr, keys, values, places, bad, doubt, slots, m
 
     Returns
     -------
-    rows, bad records, rows in doubt
+    rows, bad records, rows in doubt; or -1, n, 0 when a row of n entries needs more slots
     """
     rows = bads = doubts = entries = at = 0
     indptr[0] = 0
@@ -270,6 +269,8 @@ def parse_block(data, labels, indptr, keys, values, places, bad, doubt, slots, m
                 at, end, good, doubtful, ordered = _parse_entries(data, stop, keys, values, entries)
                 doubtful = doubtful or state == 3
                 if good and not ordered:
+                    if len(slots) < 2 * (end - entries):
+                        return -1, end - entries, 0
                     end = merge_row(keys, values, entries, end, slots, mark + rows)
                     for place in range(entries, end):
                         good = good and math.isfinite(values[place])

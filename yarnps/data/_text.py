@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,6 +11,9 @@ from ._bad import BadLog
 from ._lines import Block, line_blocks
 from ._records import Records, Rows, Split
 from ._settings import DataSettings
+
+# A parser's work space is worth keeping from split to split.
+_of_thread = threading.local()
 
 
 class Chunk(NamedTuple):
@@ -20,10 +24,12 @@ class Chunk(NamedTuple):
 
 
 def read_libsvm(split: Split, _settings: DataSettings, bad: BadLog) -> Iterator[Chunk]:
-    parser = _libsvm.LibsvmParser()
+    parser = getattr(_of_thread, "parser", None)
+    if parser is None:
+        parser = _of_thread.parser = _libsvm.LibsvmParser()
     for block in line_blocks(split):
         rows, wrong = parser.parse(block)
-        for place, _ in wrong:
+        for place in wrong:
             line = b"" if bad.full else _libsvm.line_at(block.data, place)
             error = "" if bad.full else _libsvm.explain(line)
             bad.add_in_block(block, block.data.count(b"\n", 0, place), error, line)
