@@ -89,10 +89,12 @@ class FakeAM:
         certificate: bytes,
         key: bytes,
         *,
+        host: str = "127.0.0.1",
         port: int = 0,
         welcome: pb.Welcome | None = None,
         refuse: str = "",
     ) -> None:
+        self._host = host
         self._welcome = welcome or pb.Welcome(heartbeat_s=0.1, am_silence_s=60, attempt=1)
         self._refuse = refuse
         self._sessions: queue.Queue[Session] = queue.Queue()
@@ -105,12 +107,12 @@ class FakeAM:
         credentials = grpc.ssl_server_credentials(
             [(key, certificate)], root_certificates=certificate, require_client_auth=True
         )
-        self.port = self._server.add_secure_port(f"127.0.0.1:{port}", credentials)
+        self.port = self._server.add_secure_port(f"{host}:{port}", credentials)
         self._server.start()
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     def session(self, limit_s: float = LIMIT_S) -> Session:
         """The next stream that an agent makes."""

@@ -256,11 +256,15 @@ def test_sigterm_ends_all_at_once_and_says_so(
     assert agent.leftovers() == []
 
 
+@pytest.mark.parametrize("listens", [True, False])
 def test_roles_end_when_their_agent_is_killed(
-    session: Session, start_role: StartRole, agent: AgentProcess
+    session: Session, start_role: StartRole, agent: AgentProcess, listens: bool
 ) -> None:
-    start_role(session, WAITS)
-    session.role_said("hello")
+    """Also those that do not watch their channel, with what they have started."""
+    program = "import subprocess\nsubprocess.Popen(['sleep', '600'])\nsignal.pause()\n"
+    start_role(session, WAITS if listens else program, hello=listens)
+    session.started()
+    until(lambda: len(agent.leftovers()) == (1 if listens else 2))
     agent.process.kill()
     agent.process.wait(LIMIT_S)
     until(lambda: agent.leftovers() == [])

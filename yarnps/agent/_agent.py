@@ -17,6 +17,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from yarnps.agent._backlog import Backlog
+from yarnps.agent._guard import Guard
 from yarnps.agent._link import Link, Lost, Said
 from yarnps.agent._role import RoleProcess
 from yarnps.agent._settings import Settings, own_python
@@ -58,6 +59,7 @@ class Agent:
         self._link = Link(settings, self._register, self._tell)
         self._backlog = Backlog()
         self._sampler = Sampler()
+        self._guard = Guard()
         # The link's thread reads these two; each is replaced, never changed.
         self._running: tuple[pb.Incarnation, ...] = ()
         self._roles: dict[int, RoleProcess] = {}
@@ -306,6 +308,7 @@ class Agent:
             )
             return
         log.info("started %s (pid %d)", log_file.name, role.pid)
+        self._guard.watch(role.pid)
         self._roles[process] = role
         self._roles_changed()
         self._watch(role)
@@ -366,6 +369,7 @@ class Agent:
             if role.channel is not None:
                 self._selector.unregister(role.channel)
                 role.close()
+            self._guard.forget(role.pid)
             del self._roles[process]
             self._roles_changed()
             again = self._may_restart(process, role, code)
