@@ -23,6 +23,8 @@ from yarnps.server.store import Store
 log = logging.getLogger(__name__)
 
 STATS_S = 1.0
+# A save whose writer is busy is looked at again after this.
+TASK_POLL_MS = 2
 
 # Messages answered before the channel is looked at again.
 _BURST = 64
@@ -121,8 +123,7 @@ class ServerProcess:
         poller.register(router, zmq.POLLIN)
         poller.register(self._channel.fileno(), zmq.POLLIN)
         while not self._stopping:
-            busy = any(task.can_step for task in self._tasks)
-            events = dict(poller.poll(0 if busy else int(STATS_S * 1000)))
+            events = dict(poller.poll(self._patience_ms()))
             if router in events:
                 self._receive(router)
             if self._channel.fileno() in events:
@@ -134,6 +135,13 @@ class ServerProcess:
                 self._next_stats = now + STATS_S
                 for reply in self._each_second(now):
                     _send(router, reply)
+
+    def _patience_ms(self) -> int:
+        """How long to wait for a request: not at all while a save has a shard to be copied, and
+        only a moment while its writer has not taken what was copied."""
+        if any(task.can_step for task in self._tasks):
+            return 0
+        return TASK_POLL_MS if self._tasks else int(STATS_S * 1000)
 
     def _receive(self, router: Any) -> None:
         now = time.monotonic()
