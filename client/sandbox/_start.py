@@ -95,12 +95,12 @@ def start(
     )
     _check(settings)
     _refuse_second(layout)
+    claim_home(layout)
     java = find_java()
     hadoop = fetch_hadoop(report)
     _check_hidden(settings, (layout.home, hadoop.folder, java.home))
     with locked_home(layout):
         _refuse_second(layout)
-        claim_home(layout)
         if read_state(layout) is not None or daemons_of(layout.home):
             report("removing what an earlier sandbox left behind")
         _end_run(layout)

@@ -218,6 +218,10 @@ def read_state(layout: Layout) -> State | None:
 
 def claim_home(layout: Layout) -> None:
     """Refuse a folder that holds something else: a mistyped home must not be emptied later."""
+    if not layout.home.exists():
+        return
+    if not layout.home.is_dir():
+        raise SandboxInputError(f"not a folder: {layout.home}", "Name an empty or a new folder.")
     strangers = sorted(
         entry.name for entry in layout.home.iterdir() if entry.name not in (*OWN_ENTRIES, LOCK)
     )
