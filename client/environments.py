@@ -50,6 +50,8 @@ CHECK = """\
 if ! command -v "$PYTHON" > /dev/null; then
   echo "yarnps: no Python at $PYTHON on $(hostname): %(remedy)s" >&2; exit %(code)d
 fi
+PYTHON="$(command -v "$PYTHON")"
+export PYTHON PATH="$(dirname "$PYTHON"):$PATH"
 "$PYTHON" -c '
 import importlib.util, sys
 def there(name):
@@ -70,7 +72,7 @@ class Environment:
     Attributes
     ----------
     setup
-        Lines of bash that set ``PYTHON``.
+        Lines of bash that set ``PYTHON``; it is exported, and is `python` for scripts, too.
     files
         Further files of a container, as skein's specification has them.
     env

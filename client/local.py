@@ -127,8 +127,12 @@ def start(job: Job, python: str = sys.executable) -> LocalJob:
             f"the job's folder cannot be written: {error.filename}: {error.strerror}",
             "Set YARNPS_HOME to a folder that you may write.",
         ) from error
+    folders = (str(Path(python).parent), os.environ.get("PATH", os.defpath))
     environ = {
         **os.environ,
+        # The user's script finds the job's interpreter under these names, as on YARN.
+        "PYTHON": python,
+        "PATH": os.pathsep.join(folders),
         "YARNPS_CLUSTER": "local",
         "YARNPS_APPLICATION": made.application,
         "YARNPS_JOB_DIR": job.block.job_dir if job.block and job.block.job_dir else made.address,
