@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import queue
-import random
 import selectors
 import signal
 import socket
@@ -18,10 +17,10 @@ from google.protobuf.message import DecodeError
 
 from yarnps.agent._backlog import Backlog
 from yarnps.agent._guard import Guard
+from yarnps.agent._heartbeats import Heartbeats
 from yarnps.agent._link import Link, Lost, Said
 from yarnps.agent._role import RoleProcess
 from yarnps.agent._settings import Settings, own_python
-from yarnps.agent._usage import Sampler
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import ChannelBroken
 from yarnps.protocol.identity import incarnation
@@ -35,15 +34,11 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 # A role that could not be started at all, as a shell says it.
 EXIT_NOT_STARTED = 127
 
-HEARTBEAT_S = 1.0
 RESTARTS_PER_MINUTE = 3
 ORDERED_GRACE_S = 5.0
 # YARN kills 0.25 s after its SIGTERM: the roles must be gone, and reported, before that.
 TERMINATED_GRACE_S = 0.1
 FAREWELL_S = 2.0
-# An ApplicationMaster that used to answer heartbeats and has left so many unanswered is not there.
-UNANSWERED_HEARTBEATS = 6
-UNANSWERED_S = 10.0
 
 
 class Agent:
@@ -58,7 +53,7 @@ class Agent:
         self._inbox: queue.SimpleQueue[Said | Lost] = queue.SimpleQueue()
         self._link = Link(settings, self._register, self._tell)
         self._backlog = Backlog()
-        self._sampler = Sampler()
+        self._heartbeats = Heartbeats()
         self._guard = Guard()
         # The link's thread reads these two; each is replaced, never changed.
         self._running: tuple[pb.Incarnation, ...] = ()
@@ -70,11 +65,6 @@ class Agent:
         self._attempt: int | None = None
         self._away_said = False
         self._heard = time.monotonic()
-        self._answered = False
-        self._unanswered = 0
-        self._unanswered_since = 0.0
-        self._heartbeat_s = HEARTBEAT_S
-        self._next_heartbeat = 0.0
         self._silence_s = settings.am_silence_s
         self._restarts_per_minute = RESTARTS_PER_MINUTE
         self._terminated = False
@@ -120,7 +110,7 @@ class Agent:
         """Seconds until something is due."""
         due = [self._heard + self._silence_s]
         if self._connection:
-            due.append(self._next_heartbeat)
+            due.append(self._heartbeats.due)
         due += [r.kill_at for r in self._roles.values() if r.kill_at is not None]
         return min(5.0, max(0.0, min(due) - time.monotonic()))
 
@@ -136,8 +126,10 @@ class Agent:
             self._leave(EXIT_SILENCE, ORDERED_GRACE_S)
         for role in self._roles.values():
             role.kill_if_due(now)
-        if self._connection and now >= self._next_heartbeat:
-            self._heartbeat(now)
+        if self._connection and now >= self._heartbeats.due:
+            self._link.send(self._heartbeats.make(self._roles.values(), now))
+            if self._heartbeats.in_vain(now):
+                self._link.drop(self._connection)
 
     # ------------------------------------------------------------------ to the ApplicationMaster
 
@@ -162,37 +154,6 @@ class Agent:
         if there:
             self._link.send(message)
 
-    def _heartbeat(self, now: float) -> None:
-        # Jitter: agents that were started together should not speak together.
-        self._next_heartbeat = now + self._heartbeat_s * random.uniform(0.9, 1.1)
-        usage = self._sampler.sample(role.pid for role in self._roles.values())
-        self._link.send(
-            pb.FromAgent(
-                heartbeat=pb.Heartbeat(
-                    usage=[
-                        pb.ProcessUsage(
-                            incarnation=role.incarnation,
-                            cpu_percent=usage[role.pid].cpu_percent,
-                            memory_bytes=usage[role.pid].memory,
-                            memory_peak_bytes=usage[role.pid].peak,
-                        )
-                        for role in self._roles.values()
-                        if role.pid in usage
-                    ]
-                )
-            )
-        )
-        if self._unanswered == 0:
-            self._unanswered_since = now
-        self._unanswered += 1
-        if (
-            self._answered
-            and self._unanswered > UNANSWERED_HEARTBEATS
-            and now - self._unanswered_since > UNANSWERED_S
-        ):
-            self._unanswered = 0
-            self._link.drop(self._connection)
-
     # ------------------------------------------------------------------ from the ApplicationMaster
 
     def _handle_inbox(self) -> None:
@@ -200,7 +161,7 @@ class Agent:
             event = self._inbox.get()
             if isinstance(event, Said):
                 self._heard = time.monotonic()
-                self._unanswered = 0
+                self._heartbeats.heard()
                 self._obey(event.message, event.connection)
             else:
                 self._connection = 0
@@ -216,9 +177,7 @@ class Agent:
             log.error("the ApplicationMaster refused this container: %s", message.refused.reason)
             self._leave(EXIT_REFUSED, ORDERED_GRACE_S)
         elif kind == "period":
-            self._answered = True
-            if message.period.seconds > 0:
-                self._heartbeat_s = message.period.seconds
+            self._heartbeats.answer(message.period)
         elif kind == "start":
             self._plan = message.start
             self._start_missing()
@@ -237,11 +196,9 @@ class Agent:
             log.info("the ApplicationMaster is back")
         self._away_said = False
         self._connection = connection
-        self._answered, self._unanswered = False, 0
-        self._heartbeat_s = welcome.heartbeat_s or HEARTBEAT_S
+        self._heartbeats.begin(welcome.heartbeat_s, time.monotonic())
         self._silence_s = welcome.am_silence_s or self._settings.am_silence_s
         self._restarts_per_minute = welcome.restarts_per_minute or RESTARTS_PER_MINUTE
-        self._next_heartbeat = time.monotonic()
         for message in self._backlog.take(time.monotonic()):
             self._link.send(message)
         back = pb.ToRole(am_back=pb.AmBack(same_attempt=welcome.attempt == self._attempt))
