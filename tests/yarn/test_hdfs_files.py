@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
+import signal
 import threading
 
 import pytest
@@ -46,6 +48,7 @@ def test_write_read_list_rename_delete(folder: tuple[Files, str]) -> None:
     ]
     files.write_bytes(f"{root}/b", b"new")
     assert files.read_bytes(f"{root}/b") == b"new"
+    assert len(files.list(root)) == 2  # nothing is left beside it
     files.rename(f"{root}/deep", f"{root}/moved/deep")
     assert files.exists(f"{root}/moved/deep/er/a b%")
     assert not files.exists(f"{root}/deep")
@@ -167,3 +170,28 @@ def test_a_port_where_nothing_listens(on_sandbox: Sandbox) -> None:
     files, path = open_files("hdfs://127.0.0.1:1/x")
     with pytest.raises(ClusterError, match=r"HDFS cannot be reached: hdfs://127\.0\.0\.1:1"):
         files.info(path)
+
+
+def test_data_nodes_that_do_not_answer(
+    sandbox: Sandbox, folder: tuple[Files, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, root = folder
+    data = b"x" * MIB
+    files.write_bytes(f"{root}/a", data)
+    monkeypatch.setattr("yarnps.files._hdfs_io.BLOCK_S", 2.0)
+    stopped = [
+        process.pid for name, process in sandbox.daemons().items() if name.startswith("datanode")
+    ]
+    assert len(stopped) == 2
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        for read in (files.read_bytes, lambda path: files.open(path, "rb").read(10)):
+            with pytest.raises(ClusterError, match=r"no (data|answer) within 2 s: .*/a"):
+                read(f"{root}/a")
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    monkeypatch.setattr("yarnps.files._hdfs_io.BLOCK_S", 60.0)
+    again, path = open_files(files.address(f"{root}/a"))
+    assert again.read_bytes(path) == data

@@ -8,6 +8,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, BinaryIO, cast
 
 from yarnps._errors import DataError
@@ -31,17 +32,20 @@ def unreadable_compression(path: str) -> str:
 
 
 class _Counting(io.RawIOBase):
-    """Counts what has been read of the stored file."""
+    """A file's pieces as a raw file; counts what has been taken of it."""
 
-    def __init__(self, inner: BinaryIO) -> None:
-        self._inner = inner
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
         self.count = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._inner.read(len(buffer))
+        if not self._rest:
+            self._rest = next(self._pieces, b"")
+        data, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(data)] = data
         self.count += len(data)
         return len(data)
@@ -58,7 +62,7 @@ def decompressed(address: str) -> Iterator[tuple[bytes, int]]:
         When the file is cut off or broken; says after how many bytes.
     """
     files, path = open_path(address)
-    with files.open(path, "rb") as stored:
+    with closing(files.stream(path)) as stored:
         counting = _Counting(stored)
         try:
             with _decoder(address.lower(), counting) as decoder:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import io
 import os
-import queue
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, BinaryIO, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
-from yarnps._errors import ClusterError, DataError, InputError
+from yarnps._errors import ClusterError, DataError, InputError, YarnpsError
 
-from . import _tokens
+from . import _hdfs_io, _tokens
 from ._base import BLOCK_BYTES, Blocks, FileInfo, Files, Infos, exists_already, not_there
 from ._hadoop import HadoopConf
+from ._hdfs_io import Reader, Writer, read_ahead
 from ._limits import within
 from ._webhdfs import BlockLocations
 
 CONNECT_S = 3.0  # one name node's port
 CALL_S = 60.0  # one question to the name node; it also covers a switch to the other name node
-BLOCK_S = 120.0  # one piece of data: the client goes through all replicas by itself
-AHEAD = 4  # pieces read ahead of the reader
 
 T = TypeVar("T")
 
@@ -93,11 +93,27 @@ class HdfsFiles(Files):
             f"(HADOOP_CONF_DIR is {folder}); on a cluster with Kerberos, run kinit.",
         }
 
-    def _ask(self, path: str, call: Callable[[Any], T], seconds: float = 0) -> T:
-        """Run one call of the client within a limit, its errors in our words."""
+    def _no_data(self, path: str) -> dict[str, str]:
+        return {
+            "what": f"the data nodes do not serve the file: {self.address(path)}",
+            "remedy": "Check that they run and can be reached from here (hdfs fsck PATH -files "
+            "-blocks -locations tells which they are).",
+        }
+
+    def _ask(self, path: str, call: Callable[[Any], T]) -> T:
+        """Run one call to the name node within a limit, its errors in our words."""
+        return self._limited(path, call, CALL_S, self._unreachable())
+
+    def _transfer(self, path: str, call: Callable[[], T]) -> T:
+        """The same for a piece of data."""
+        return self._limited(path, lambda _client: call(), _hdfs_io.BLOCK_S, self._no_data(path))
+
+    def _limited(
+        self, path: str, call: Callable[[Any], T], seconds: float, words: dict[str, str]
+    ) -> T:
         client = self._connected()
         try:
-            return within(seconds or CALL_S, lambda: call(client), **self._unreachable())
+            return within(seconds, lambda: call(client), **words)
         except ClusterError:
             self._forget()
             raise
@@ -161,9 +177,9 @@ class HdfsFiles(Files):
         path = self._absolute(path)
         if mode == "rb":
             inner = self._ask(path, lambda client: client.read(path))
-            reader = _Reader(self, path, inner)
+            reader = Reader(self._transfer, self.stream, path, inner)
             return cast(BinaryIO, io.BufferedReader(reader, buffer_size=BLOCK_BYTES))
-        writer = _Writer(self, path, self._create(path, overwrite=True, mode=None))
+        writer = Writer(self._transfer, path, self._create(path, overwrite=True, mode=None))
         return cast(BinaryIO, io.BufferedWriter(writer, buffer_size=BLOCK_BYTES))
 
     def _create(self, path: str, *, overwrite: bool, mode: int | None) -> Any:
@@ -177,11 +193,14 @@ class HdfsFiles(Files):
         inner = self._ask(path, lambda client: client.read(path))
         size = len(inner)
         if start < size:
-            yield from _read_ahead(
+            yield from read_ahead(
                 lambda: inner.read_range_stream(start, size - start),
                 lambda error: self._in_our_words(path, error),
-                self._unreachable(),
+                self._no_data(path),
             )
+
+    def read_bytes(self, path: str) -> bytes:
+        return b"".join(self.stream(path))
 
     def write_new(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
         path = self._absolute(path)
@@ -195,13 +214,30 @@ class HdfsFiles(Files):
         return True
 
     def _replace(self, path: str, data: bytes, mode: int | None) -> None:
+        # Written beside and renamed: a reader sees the old content or the new one, never a part.
         path = self._absolute(path)
-        self._fill(path, self._create(path, overwrite=True, mode=mode), data)
+        folder, _, name = path.rpartition("/")
+        beside = f"{folder}/.{name}.{secrets.token_hex(6)}.tmp"
+        self._fill(beside, self._create(beside, overwrite=True, mode=mode), data)
+        try:
+            self._ask(path, lambda client: client.rename(beside, path, True))
+        except YarnpsError:
+            self._drop(beside)
+            raise
 
     def _fill(self, path: str, inner: Any, data: bytes) -> None:
-        with _Writer(self, path, inner) as writer:
-            for start in range(0, len(data), BLOCK_BYTES):
-                writer.write(data[start : start + BLOCK_BYTES])
+        try:
+            with Writer(self._transfer, path, inner) as writer:
+                for start in range(0, len(data), BLOCK_BYTES):
+                    writer.write(data[start : start + BLOCK_BYTES])
+        except YarnpsError:
+            self._drop(path)
+            raise
+
+    def _drop(self, path: str) -> None:
+        """Remove what could not be finished, if the file system still answers."""
+        with suppress(YarnpsError):
+            self._ask(path, lambda client: client.delete(path, False))
 
     def rename(self, source: str, target: str) -> None:
         source, target = self._absolute(source), self._absolute(target)
@@ -232,119 +268,6 @@ class HdfsFiles(Files):
             if self._locations is None:
                 self._locations = BlockLocations(self._conf, self._host, self._user(), self.notes)
         return self._locations.blocks(self._absolute(path), size)
-
-
-class _Reader(io.RawIOBase):
-    """The client's reader within limits."""
-
-    def __init__(self, files: HdfsFiles, path: str, inner: Any) -> None:
-        self._files, self._path, self._inner = files, path, inner
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._inner)}
-        self._at = base[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer)
-        length = min(len(view), len(self._inner) - self._at)
-        if length <= 0:
-            return 0
-        data = self._files._ask(
-            self._path, lambda _client: self._inner.read_range(self._at, length), BLOCK_S
-        )
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-class _Writer(io.RawIOBase):
-    """The client's writer within limits. An error while writing leaves no half file behind."""
-
-    def __init__(self, files: HdfsFiles, path: str, inner: Any) -> None:
-        self._files, self._path, self._inner = files, path, inner
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        view = bytes(data)
-        self._files._ask(self._path, lambda _client: self._inner.write(view), BLOCK_S)
-        return len(view)
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            self._files._ask(self._path, lambda _client: self._inner.close(), BLOCK_S)
-
-
-def _read_ahead(
-    start: Callable[[], Iterator[bytes]],
-    in_our_words: Callable[[Exception], Exception],
-    unreachable: dict[str, str],
-) -> Iterator[bytes]:
-    """Pieces of about BLOCK_BYTES, read by a thread while the caller works on earlier ones."""
-    ready: queue.Queue[bytes | Exception | None] = queue.Queue(AHEAD)
-    stopped = threading.Event()
-
-    def put(item: bytes | Exception | None) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(item, timeout=1.0)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def run() -> None:
-        try:
-            for piece in _gathered(start()):
-                if not put(piece):
-                    return
-        except Exception as error:  # noqa: BLE001 - raised in the reader's thread
-            put(error)
-        else:
-            put(None)
-
-    threading.Thread(target=run, name="yarnps-read-ahead", daemon=True).start()
-    try:
-        while True:
-            try:
-                item = ready.get(timeout=BLOCK_S)
-            except queue.Empty:
-                raise ClusterError(
-                    f"no data within {BLOCK_S:g} s: {unreachable['what']}", unreachable["remedy"]
-                ) from None
-            if item is None:
-                return
-            if isinstance(item, Exception):
-                raise in_our_words(item) from item
-            yield item
-    finally:
-        stopped.set()
-
-
-def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size >= BLOCK_BYTES:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
 
 
 def user_name() -> str:
