@@ -26,7 +26,7 @@ def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broke
     try:
         train = list_input(list(data.train), settings, workers=workers)
         test = None if data.test is None else list_input(list(data.test), settings, workers=workers)
-        manifest = newest_manifest(job_dir) if resume else None
+        earlier = earlier_cuts(job_dir) if resume else None
     except YarnpsError as error:
         logger.exception("the input cannot be listed")
         return Broken(Cause.DATA.value, f"the input cannot be listed: {error.what}. {error.remedy}")
@@ -34,7 +34,7 @@ def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broke
         train=tuple(split.to_pb() for split in train.splits),
         test=() if test is None else tuple(split.to_pb() for split in test.splits),
         notes=(*_notes("training input", train), *_notes("test input", test)),
-        resume=manifest,
+        resume=earlier,
     )
 
 
@@ -46,10 +46,13 @@ def _notes(name: str, listing: Listing | None) -> list[str]:
     return left_out + [f"{name}: {note}" for note in listing.notes]
 
 
-def newest_manifest(job_dir: JobDir) -> dict[str, Any] | None:
-    """The manifest of the newest complete cut."""
-    numbers = job_dir.cut_numbers()
-    return job_dir.read_json(CUTS, str(numbers[-1]), MANIFEST) if numbers else None
+def earlier_cuts(job_dir: JobDir) -> dict[str, Any]:
+    """The complete cuts of earlier attempts, and every number that is taken."""
+    complete = (job_dir.read_json(CUTS, str(n), MANIFEST) for n in job_dir.cut_numbers())
+    return {
+        "manifests": [manifest for manifest in complete if manifest is not None],
+        "numbers": job_dir.cut_folders(),
+    }
 
 
 def write_manifest(job_dir: JobDir, cut: int, manifest: dict[str, Any]) -> None:

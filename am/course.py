@@ -81,12 +81,15 @@ class Course:
         resume: dict[str, Any] | None,
         now: float,
     ) -> list[Action]:
-        """The input is known; `resume` is the manifest of the newest cut of an earlier attempt."""
+        """The input is known; `resume`: the cuts of earlier attempts (`chores.earlier_cuts`)."""
         saver = self._furnish(train, test, now)
         if resume is None:
             return []
-        manifest = Manifest.from_json(resume)
-        saver.cuts.adopt([manifest])
+        manifests = [Manifest.from_json(data) for data in resume["manifests"]]
+        saver.cuts.adopt(manifests, resume["numbers"])
+        manifest = saver.cuts.newest
+        if manifest is None:
+            return [Log("resume", "no checkpoint of an earlier attempt: from the beginning")]
         self._go_back_to(manifest)
         self._elapsed_before = float(manifest.extra.get("elapsed", 0.0))
         rows = self.ledger.rows if self.ledger else 0

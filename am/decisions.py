@@ -122,7 +122,7 @@ class Registration:
 class Expiry(NamedTuple):
     """A limit that has run out; an input of its own, so that a journal can hold it."""
 
-    kind: str  # ask, silence, node, register, process, up
+    kind: str  # ask, silence, node, register, process, up; from the shell: frozen, stuck
     role: str
     rank: int
     container: str
@@ -156,6 +156,7 @@ class Limits:
     start_timeout: float = 600.0
     process_start: float = 60.0  # from the order to start a process until it runs
     silence: float = 60.0  # an agent that is not heard of
+    batch: float = 600.0  # a worker that holds work and commits nothing
     register: float = 60.0  # from the grant until the agent registers …
     localise: float = 300.0  # … on a node where none of this job has: files are fetched first
 

@@ -27,7 +27,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Listed:
-    """The input has been listed; `resume` is the manifest of the newest cut, if there is one."""
+    """The input has been listed; `resume`: the cuts of earlier attempts, if there were any."""
 
     train: tuple[pb.SplitInfo, ...]
     test: tuple[pb.SplitInfo, ...]

@@ -7,7 +7,7 @@ ApplicationMaster comes back after its process has died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from yarnps.am import inputs as i
@@ -18,6 +18,7 @@ from yarnps.am.crew import RoleProcess
 from yarnps.am.decisions import (
     Decision,
     Died,
+    Expiry,
     GaveUp,
     Limits,
     Note,
@@ -60,7 +61,11 @@ class JobMachine:
         self.ended: float | None = None
         self.training = Training(config, now)
         block = config.block
-        limits = Limits(start_timeout=block.start_timeout, silence=block.silence)
+        limits = Limits(
+            start_timeout=block.start_timeout,
+            silence=block.silence,
+            batch=block.train.batch_limit,
+        )
         settings = Settings(config.version, config.derived("nonces"), limits)
         roles = {"server": config.server, "worker": config.worker}
         plans = {name: _plan(role, block.retry_memory) for name, role in roles.items()}
@@ -248,6 +253,25 @@ class JobMachine:
 
     def _on_ticked(self, event: i.Ticked, now: float) -> list[Action]:
         return self.training.ticked(now)
+
+    def overdue(self, now: float, spoke: Mapping[int, float]) -> list[Expiry]:
+        """Role processes that say nothing, or nothing of their work, though their agents live.
+
+        `spoke`: when each incarnation was last heard, as far as that counts against it.
+        """
+        training, limits = self.training, self.members.settings.limits
+        out = [
+            Expiry("frozen", member.role, member.rank, member.container)
+            for member in training.expected_to_speak()
+            if now - spoke.get(member.id, now) >= limits.silence
+        ]
+        ledger = training.course.ledger
+        late = ledger.overdue(now, limits.batch) if ledger and training.routes.complete else []
+        for worker, _ in late:
+            member = training.crew.get(worker)
+            if member is not None:
+                out.append(Expiry("stuck", member.role, member.rank, member.container))
+        return out
 
     # ------------------------------------------------------------ decisions into actions
 

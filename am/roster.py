@@ -126,6 +126,12 @@ def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
     if kind == "register":
         text = f"its container runs on {rank.node or 'a node'}, but its agent has not registered"
         return Ending(Cause.LAUNCH, text)
+    if kind == "frozen":
+        text = f"its process has said nothing for {limits.silence:.0f} s, though its agent lives"
+        return Ending(Cause.SILENT, text)
+    if kind == "stuck":
+        text = f"it has work and has committed nothing for {limits.batch:.0f} s (train.batch_limit)"
+        return Ending(Cause.SILENT, text)
     text = f"its agent has not started its process within {limits.process_start:.0f} s"
     return Ending(Cause.LAUNCH, text)
 

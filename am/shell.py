@@ -91,6 +91,7 @@ class Shell:
         self._ticker = Ticker.from_environment()
         self._am_restarts = 0
         self._lag_s = 0.0
+        self._last_tick = time.time()
         self._waiting_reason = ""
         self._piece = 0
         self._superseded = False
@@ -289,8 +290,18 @@ class Shell:
         for info in containers:
             if self._known.get(info.id) != info:
                 self._known[info.id] = info
-                tail = await self.cluster.tail(info) if info.state == "ended" else ""
+                tail = await self._output_of(info)
                 self.feed(i.Changed(info, tail, self.machine.members.peak_of(info.id)))
+
+    async def _output_of(self, info: ContainerInfo) -> str:
+        """The last output of a container that has just ended; empty where it cannot be had."""
+        if info.state != "ended":
+            return ""
+        try:
+            return await self.cluster.output(info.id)
+        except YarnpsError as error:
+            logger.warning("no output of %s: %s", info.id, error.what)
+            return ""
 
     async def _ask_reason(self) -> None:
         if self.machine.members.missing():
@@ -379,9 +390,13 @@ class Shell:
 
     async def _tick(self) -> None:
         now = time.time()
-        last, self._last_tick = getattr(self, "_last_tick", now), now
+        last, self._last_tick = self._last_tick, now
         self._lag_s = max(0.0, now - last - TICK_EVERY_S)
-        for expiry in self.machine.members.due(now, responsive=self._lag_s < RESPONSIVE_S):
+        responsive = self._lag_s < RESPONSIVE_S
+        if not responsive:
+            self.telemetry.forgive(now)
+        due = self.machine.members.due(now, responsive=responsive)
+        for expiry in due + self.machine.overdue(now, self.telemetry.last_words()):
             self.feed(i.Expired(expiry, self._waiting_reason))
         self.feed(i.Ticked())
 
@@ -413,10 +428,15 @@ class Shell:
         if message.WhichOneof("kind") == "heartbeat":
             self.telemetry.usage(container, message.heartbeat)
             self.machine.members.heard(container, now, message.heartbeat)
+            # An agent that hears nothing for long takes this process for gone.
+            answer = pb.HeartbeatPeriod(seconds=self.machine.heartbeat_s)
+            link.send(pb.ToAgent(period=answer))
             return
         self.machine.members.heard(container, now)
-        if message.WhichOneof("kind") == "role" and message.role.message.HasField("stats"):
-            self.telemetry.stats(message.role.incarnation.id, message.role.message.stats)
+        if message.WhichOneof("kind") == "role":
+            self.telemetry.spoke(message.role.incarnation.id, now)
+            if message.role.message.HasField("stats"):
+                self.telemetry.stats(message.role.incarnation.id, message.role.message.stats)
         peak = None
         if message.WhichOneof("kind") == "role_exited":
             peak = self.machine.members.peak_of(container)

@@ -44,6 +44,7 @@ class Telemetry:
     def __init__(self) -> None:
         self._usage: dict[str, Usage] = {}
         self._figures: dict[int, Figures] = {}
+        self._spoke: dict[int, float] = {}
         self._rate: deque[Point] = deque()
         self._rate_interval_s = 1.0
 
@@ -59,6 +60,18 @@ class Telemetry:
             seen.memory = sum(u.memory_bytes for u in beat.usage)
             peak = sum(u.memory_peak_bytes for u in beat.usage)
             seen.memory_peak = max(peak, seen.memory_peak or 0)
+
+    def spoke(self, incarnation: int, now: float) -> None:
+        """A role process has said something."""
+        self._spoke[incarnation] = now
+
+    def forgive(self, now: float) -> None:
+        """Nobody's silence counts that fell into a time when the AM itself did not listen."""
+        self._spoke = dict.fromkeys(self._spoke, now)
+
+    def last_words(self) -> dict[int, float]:
+        """When each role process last said something."""
+        return self._spoke
 
     def stats(self, incarnation: int, stats: pb.Stats) -> None:
         """The statistics of a role process."""
@@ -86,10 +99,6 @@ class Telemetry:
     def figures_of(self, incarnation: int) -> Figures:
         """The newest figures of an incarnation."""
         return self._figures.get(incarnation, Figures())
-
-    def silent_since(self) -> dict[str, float]:
-        """When each container was last heard."""
-        return {c: u.heard for c, u in self._usage.items() if u.heard is not None}
 
     def rate_points(self) -> tuple[Point, ...]:
         """The job's rate over time."""

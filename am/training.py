@@ -86,6 +86,15 @@ class Training:
         self.clocks.interrupted(now)
         return out + self.course.server_lost(member)
 
+    def expected_to_speak(self) -> list[RoleProcess]:
+        """The processes that send figures every second: long silence means that one is frozen.
+
+        Not a server that still loads its shards, nor a worker whose data has ended.
+        """
+        serving = set(self.routes.incarnations().values())
+        workers = [m for m in self.crew.of("worker") if m.began and not m.ended]
+        return [m for m in self.crew.of("server") if m.id in serving] + workers
+
     # ------------------------------------------------------------ what the roles say
 
     def said(self, member: RoleProcess, message: pb.FromRole, now: float) -> list[Action]:
@@ -223,6 +232,7 @@ class Training:
         text = f"{member.name} could not read split {f.split} ({f.phase}): {f.error}; {again}"
         if failed.dead_letter and self.config.block.data.on_failed_split == "fail":
             self.course.failures.append(Failure(Cause.DATA, f"split {f.split}: {f.error}"))
+        self._check_bad_records()
         return [member.log("split_failed", text), *self._advance(now)]
 
     def _check_bad_records(self) -> None:

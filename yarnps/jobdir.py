@@ -125,9 +125,13 @@ class JobDir:
 
     # ------------------------------------------------------------ cuts
 
-    def cut_numbers(self) -> list[int]:
-        """The cuts that have a manifest, oldest first."""
+    def cut_folders(self) -> list[int]:
+        """The numbers of all cuts that were ever begun and not removed."""
         if not self.exists(CUTS):
             return []
-        names = [i.path.rsplit("/", 1)[-1] for i in self.files.list(self.inside(CUTS))]
-        return sorted(int(n) for n in names if n.isdigit() and self.exists(CUTS, n, MANIFEST))
+        names = [i.path.rstrip("/").rsplit("/", 1)[-1] for i in self.files.list(self.inside(CUTS))]
+        return sorted(int(n) for n in names if n.isdigit())
+
+    def cut_numbers(self) -> list[int]:
+        """The cuts that have a manifest, oldest first."""
+        return [n for n in self.cut_folders() if self.exists(CUTS, str(n), MANIFEST)]

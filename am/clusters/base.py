@@ -89,9 +89,6 @@ class Cluster(Protocol):
         For a container that ended before its agent could say why (no interpreter, say).
         """
 
-    async def tail(self, container: ContainerInfo) -> str:
-        """The last lines of an ended container's output; empty where they cannot be had."""
-
     async def nodes(self) -> list[str]:
         """Names of the nodes that can run containers; empty where the cluster does not tell."""
 

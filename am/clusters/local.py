@@ -38,7 +38,6 @@ WATCH_S = 0.05
 TAIL_BYTES = 8192
 
 CERTIFICATE = (".skein.crt", ".skein.pem")
-TAIL_BYTES = 4096
 RECORD = "container.json"
 EXIT_CODE = "exit_code"
 
@@ -309,11 +308,6 @@ class LocalCluster:
 
     # ------------------------------------------------------------------ the rest
 
-    async def tail(self, container: ContainerInfo) -> str:
-        folder = self.folder_of(container.id)
-        texts = [_last_part(folder / name) for name in ("stdout", "stderr")]
-        return "\n".join(text for text in texts if text)
-
     async def nodes(self) -> list[str]:
         return list(self._nodes)
 
@@ -351,12 +345,3 @@ def _exit_message(folder: Path, record: _Record) -> str:
     if code == "0":
         return ""
     return f"Container exited with a non-zero exit code {code}."
-
-
-def _last_part(path: Path) -> str:
-    """The end of a text file; empty when there is none."""
-    if not path.exists():
-        return ""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-        return file.read().decode(errors="replace")

@@ -161,6 +161,11 @@ class Train(Section):
     pace: Duration = Field(
         default=0.0, description="Least time for a batch. For drills: slows the training down."
     )
+    batch_limit: PositiveDuration = Field(
+        default=600.0,
+        description="A worker that holds a part of the input and commits no batch of it for this "
+        "long is started again.",
+    )
     audit: bool = Field(
         default=False,
         description="The servers count the rows of every split in an add-table, `yarnps.rows`.",
