@@ -8,7 +8,7 @@ import click
 
 from yarnps._errors import InputError
 from yarnps.client import exits
-from yarnps.client.output import OUTPUT, print_json, say
+from yarnps.client.output import OUTPUT, count, print_json, say
 
 
 @click.command("predict")
@@ -32,11 +32,16 @@ def command(model: str, file: str, output: str, out: str, sets: tuple[str, ...])
 
     if output == "json" and out == "-":
         raise InputError("-o json and the scores would both go to stdout", "Give --out.")
-    result: Any = predict(model, file, overrides(sets), out)
+    result = predict(model, file, overrides(sets), out)
     if output == "json":
-        print_json(result if isinstance(result, dict) else {"out": out})
-    elif out != "-":
-        say(f"scores: {out}")
+        print_json(result.as_json())
+        return exits.SUCCEEDED
+    left_out = f", {count(result.bad)} records left out" if result.bad else ""
+    say(f"scores: {result.out}: {count(result.rows)} rows{left_out}")
+    if result.metrics:
+        say(", ".join(f"{name} {value:.6g}" for name, value in sorted(result.metrics.items())))
+    if result.note:
+        say(result.note)
     return exits.SUCCEEDED
 
 

@@ -108,7 +108,7 @@ class Labels:
         DataError
             A label is something else, or both 0 and -1 have occurred.
         """
-        positive = labels == 1
+        positive: NDArray[np.bool_] = labels == 1
         others = labels[~positive]
         if self._negative is None and len(others):
             self._negative = float(others[0])
