@@ -28,7 +28,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -260,9 +260,9 @@ def last_line() -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
-def _tell_yarn(env: Mapping[str, str], cause: str) -> None:
+def tell_yarn(cause: str) -> None:
     """Have YARN show the cause; skein's own words would only say that the driver failed."""
-    if env.get("YARNPS_CLUSTER") != "yarn":
+    if os.environ.get("YARNPS_CLUSTER") != "yarn":
         return
     command = [sys.executable, "-m", "yarnps.am.clusters.farewell", cause]
     try:
@@ -273,11 +273,8 @@ def _tell_yarn(env: Mapping[str, str], cause: str) -> None:
 
 def main() -> int:
     """Supervise the ApplicationMaster of this container."""
-    return Supervisor(
-        [sys.executable, "-m", "yarnps.am", *sys.argv[1:]],
-        Path.cwd(),
-        farewell=lambda cause: _tell_yarn(os.environ, cause),
-    ).run()
+    command = [sys.executable, "-m", "yarnps.am", *sys.argv[1:]]
+    return Supervisor(command, Path.cwd(), farewell=tell_yarn).run()
 
 
 if __name__ == "__main__":

@@ -129,3 +129,17 @@ def _processes_of(application: str) -> list[str]:
         except OSError:  # gone, or somebody else's
             continue
     return found
+
+
+def test_an_am_that_always_dies(on_sandbox: Sandbox, tmp_path: Path) -> None:
+    """YARN shows why, and not only that the driver failed."""
+    spec = specification(tmp_path / "findings.json")
+    broken = "raise ValueError('no such shard')"
+    spec["master"]["script"] = f'exec {sys.executable} supervise.py "{broken}"'
+    spec["master"]["files"] = {"supervise.py": str(HERE / "supervise.py")}
+    spec["master"]["env"]["YARNPS_CLUSTER"] = "yarn"
+    report = run(spec)
+    assert report["final_status"] == "FAILED"
+    assert report["diagnostics"] == (
+        "the ApplicationMaster died (exit status 1) 3 times within 120 s: ValueError: no such shard"
+    )
