@@ -82,12 +82,12 @@ class YarnCluster:
     async def _do(self, what: str, call: Callable[[], _T]) -> _T:
         """Run a blocking call in a thread."""
         loop = asyncio.get_running_loop()
-        try:
+        try:  # skein's own time-out is a TimeoutError, too: it comes first
             return await asyncio.wait_for(loop.run_in_executor(self._threads, call), WAIT_LIMIT_S)
-        except asyncio.TimeoutError:
-            raise ClusterError(f"no answer from YARN in {WAIT_LIMIT_S:.0f} s: {what}") from None
         except (skein.exceptions.SkeinError, ValueError, KeyError) as e:
             raise ClusterError(f"YARN could not {what}: {e}") from e
+        except asyncio.TimeoutError:
+            raise ClusterError(f"no answer from YARN in {WAIT_LIMIT_S:.0f} s: {what}") from None
 
     # ------------------------------------------------------------------ containers
 

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import skein.model
 
 from yarnps._errors import ClusterError
 from yarnps.am.clusters import _yarn_web as web
 from yarnps.am.clusters import yarn
 from yarnps.am.clusters.yarn import YarnCluster, attempt_of
+
+security_of: Any = skein.model.Security  # untyped
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,7 @@ async def test_a_call_without_an_answer_has_a_limit(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         cluster = YarnCluster({"SKEIN_APPLICATION_ID": "application_1_0001"})
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        security = yarn.skein.core.Security.new_credentials()
+        security = security_of.new_credentials()
         cluster._client = yarn.Client(address, "application_1_0001", security=security)
         began = time.monotonic()
         with pytest.raises(ClusterError, match="YARN could not list containers"):
