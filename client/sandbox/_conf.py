@@ -23,6 +23,7 @@ log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{{ISO8601}} %p %c{{1}}: %m%n
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 log4j.logger.org.apache.hadoop.metrics2=WARN
+log4j.logger.http.requests=WARN
 """
 
 
@@ -170,6 +171,8 @@ def _node_manager(layout: Layout, settings: Settings, index: int, ports: NodePor
         "yarn.nodemanager.env-whitelist": ",".join(dict.fromkeys(passed_on)),
         "yarn.nodemanager.vmem-check-enabled": False,
         "yarn.nodemanager.pmem-check-enabled": True,
+        # By default a node manager leaves memory limits to control groups, also without any.
+        "yarn.nodemanager.resource.memory.enforced": False,
         "yarn.nodemanager.container-monitor.interval-ms": 1000,
         "yarn.nodemanager.sleep-delay-before-sigkill.ms": 1000,
         "yarn.nodemanager.delete.debug-delay-sec": 0,
