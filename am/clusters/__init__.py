@@ -33,11 +33,11 @@ def _local(job: Job, folder: Path) -> Cluster:
     roles = {}
     for name, role in job.roles.items():
         service = (job.skein.get("services") or {}).get(name) or {}
-        files = {
-            target: str((job.folder / _source(value)).resolve())
-            for target, value in (service.get("files") or {}).items()
-        }
-        roles[name] = LocalRole(env=dict(role.env), files=files)
+        kinds: dict[bool, dict[str, str]] = {False: {}, True: {}}
+        for target, value in (service.get("files") or {}).items():
+            source = str((job.folder / _source(value)).resolve())
+            kinds[_is_archive(value)][target] = source
+        roles[name] = LocalRole(env=dict(role.env), files=kinds[False], archives=kinds[True])
     return LocalCluster(
         folder.parent, os.environ["YARNPS_APPLICATION"], roles=roles, certificate=folder
     )
@@ -47,3 +47,11 @@ def _source(value: object) -> str:
     """The path of a file in a skein specification: plain, or with its options."""
     text = str(value["source"]) if isinstance(value, dict) else str(value)
     return text.removeprefix("file://")
+
+
+def _is_archive(value: object) -> bool:
+    """skein's rule: as the specification says, else by the name's ending."""
+    kind = str(value.get("type", "infer")).lower() if isinstance(value, dict) else "infer"
+    if kind == "infer":
+        return _source(value).endswith((".zip", ".tar.gz", ".tgz"))
+    return kind == "archive"

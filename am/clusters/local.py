@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -58,10 +59,13 @@ class LocalRole:
         Environment variables.
     files
         Name in the container's folder -> path on this machine, linked.
+    archives
+        Name in the container's folder -> path of an archive, unpacked into a folder of that name.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    archives: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ class LocalCluster:
             folder.mkdir(parents=True)
             self._furnish(folder, self._roles.get(role, LocalRole()))
             child = self._launch(container, role, node, folder, env)
-        except OSError as e:
+        except (OSError, shutil.ReadError) as e:
             raise ClusterError(
                 f"a local container could not be started: {container}: {e}",
                 f"Look at {folder} and at this machine's limits (disk, processes).",
@@ -180,6 +184,8 @@ class LocalCluster:
                 (folder / name).chmod(0o600)
         for name, source_path in role.files.items():
             (folder / name).symlink_to(Path(source_path).absolute())
+        for name, source_path in role.archives.items():
+            _unpack(Path(source_path), folder / name)
 
     def _launch(
         self, container: str, role: str, node: str, folder: Path, env: Mapping[str, str]
@@ -326,6 +332,15 @@ class LocalCluster:
 
     async def add_page(self, port: int, prefix: str) -> str:
         return f"http://127.0.0.1:{port}/{prefix}/"
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    # Where this Python knows the filter, members may not lead out of the folder.
+    tar = ".tar" in archive.suffixes or archive.suffix == ".tgz"
+    if tar and hasattr(tarfile, "data_filter"):
+        shutil.unpack_archive(archive, folder, filter="data")
+    else:
+        shutil.unpack_archive(archive, folder)
 
 
 def _tail(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -120,16 +121,19 @@ async def test_certificate_and_files_are_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / ".skein.crt").write_text("certificate")
     (tmp_path / ".skein.pem").write_text("key")
     (tmp_path / "train.py").write_text("program")
-    files = {"program.py": str(tmp_path / "train.py")}
-    cluster = cluster_in(
-        tmp_path / "job", roles={"worker": LocalRole(files=files)}, certificate=tmp_path
+    shutil.make_archive(str(tmp_path / "packed"), "gztar", tmp_path, "train.py")
+    role = LocalRole(
+        files={"program.py": str(tmp_path / "train.py")},
+        archives={"unpacked": str(tmp_path / "packed.tar.gz")},
     )
+    cluster = cluster_in(tmp_path / "job", roles={"worker": role}, certificate=tmp_path)
     await cluster.open()
     folder = cluster.folder_of(await start(cluster, "waits"))
     assert (folder / ".skein.pem").read_text() == "key"
     assert (folder / ".skein.pem").stat().st_mode & 0o777 == 0o600
     assert (folder / ".skein.crt").read_text() == "certificate"
     assert (folder / "program.py").read_text() == "program"
+    assert (folder / "unpacked" / "train.py").read_text() == "program"
     await cluster.finish("SUCCEEDED", "")
 
 
