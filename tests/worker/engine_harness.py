@@ -228,6 +228,9 @@ class Player:
     def close(self) -> None:
         self.closing = True
         for process in self.processes.values():
+            if process.popen.poll() is None:
+                process.popen.send_signal(signal.SIGCONT)
+            process.channel.shutdown(socket.SHUT_RDWR)
             process.channel.close()
         for process in self.processes.values():
             try:
@@ -446,6 +449,20 @@ class Player:
         self.wait(lambda: all(s.address for s in self._routes.servers), "the server is back")
         with self.changed:
             self._grant()
+
+    def freeze_worker(self, rank: int) -> Process:
+        """Stop it (SIGSTOP); the AM gives it up and takes its leases, which it does not hear of."""
+        process = self.of("worker", rank)
+        process.popen.send_signal(signal.SIGSTOP)
+        with self.changed:
+            process.mute, process.want = True, 0
+            self.free(process.incarnation.id)
+            self._grant()
+        return process
+
+    def thaw_worker(self, process: Process) -> None:
+        """It goes on where it was, a zombie: the AM does not hear it."""
+        process.popen.send_signal(signal.SIGCONT)
 
     # ------------------------------------------------------------------ cuts and the model
 
