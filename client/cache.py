@@ -42,11 +42,7 @@ class ArchiveCache:
     def put_file(self, source: Path, extension: str, what: str) -> str:
         """The address of this file's content in the cache; uploads what is not there."""
         with open(source, "rb") as file:
-            digest = (
-                hashlib.file_digest(file, "sha256").hexdigest()
-                if hasattr(hashlib, "file_digest")
-                else _digest(file)
-            )
+            digest = _digest(file)
         with open(source, "rb") as file:
             return self._put(file, source.stat().st_size, digest, extension, what)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict, dataclass
 
 import click
@@ -9,6 +10,8 @@ import click
 from yarnps._errors import ClusterError
 from yarnps.client import clusters, exits, job, local
 from yarnps.client.output import OUTPUT, clock, print_json, say, table
+
+SENTENCE_CHARS = 80
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def command(cluster: str | None, output: str, everything: bool, user: str | None
 def _row(line: Line) -> tuple[str, ...]:
     started, ended = clock(line.started), clock(line.ended)
     return (
-        line.application, line.name, line.user, line.state, started, ended, line.sentence
+        line.application, line.name, line.user, line.state, started, ended,
+        textwrap.shorten(line.sentence, SENTENCE_CHARS, placeholder=" …"),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from yarnps._errors import ClusterError, InputError
+from yarnps._errors import ClusterError, InputError, YarnpsError
 from yarnps.client.clusters import need_yarn
 from yarnps.client.credentials import Credentials, new_credentials
 from yarnps.client.home import home, logs
@@ -110,8 +110,12 @@ class Driver:
         known = os.environ.get(NO_PROXY)
         os.environ[NO_PROXY] = f"{known},{OUR_HOSTS}" if known else OUR_HOSTS
         security = self._skein.Security(cert_bytes=pair.certificate, key_bytes=pair.key)
-        self._client = self._guarded(
-            lambda: self._skein.Client(
+        self._failed = False
+        self._client = self._skein.Client.__new__(self._skein.Client)
+        # A client whose start fails is closed by its finalizer, which looks at this first.
+        self._client._proc = None
+        self._guarded(
+            lambda: self._client.__init__(
                 security=security, log=str(self.log), java_options=_java_options()
             ),
             START_LIMIT_S,
@@ -130,8 +134,10 @@ class Driver:
         self.close()
 
     def close(self) -> None:
-        """End the driver; its log goes when it is of no interest."""
+        """End the driver. Its log stays when something has failed."""
         threading.Thread(target=self._client.close, daemon=True).start()
+        if not self._failed:
+            self.log.unlink(missing_ok=True)
 
     def submit(self, specification: dict[str, Any]) -> str:
         """Submit a skein specification; returns the application's id."""
@@ -181,23 +187,29 @@ class Driver:
 
     def _guarded(self, work: Callable[[], T], limit_s: float, what: str) -> T:
         """`work` with skein's and Java's errors turned into ours."""
-        errors = self._skein.exceptions
         try:
             return with_limit(work, limit_s, what)
-        except ClusterError as error:
-            raise ClusterError(error.what, f"{error.remedy}\n{self._words()}") from error
         except KeyError:
-            raise
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{what}: YARN or skein refuses it: {error}", self._words()) from error
-        except subprocess.CalledProcessError as error:
-            raise ClusterError(
+            raise  # the application is not known: no failure of the driver's
+        except Exception as error:
+            self._failed = True
+            raise self._in_our_words(error, what) from error
+
+    def _in_our_words(self, error: Exception, what: str) -> YarnpsError:
+        if isinstance(error, ClusterError):
+            return ClusterError(error.what, f"{error.remedy}\n{self._words()}")
+        if isinstance(error, subprocess.CalledProcessError):
+            return ClusterError(
                 f"`yarn classpath --glob` failed with status {error.returncode}",
                 "Run it by hand to see why: the cluster's client installation is broken.",
-            ) from error
-        except (errors.SkeinError, OSError) as error:
-            text = str(error).strip()
-            raise ClusterError(f"{what} failed: {text}", self._words()) from error
+            )
+        text = str(error).strip() or type(error).__name__
+        if isinstance(error, (ValueError, TypeError)):
+            return InputError(f"{what}: YARN or skein refuses it: {text}", self._words())
+        return ClusterError(
+            f"{what} failed: {text}",
+            f"`yarnps doctor` looks for the usual reasons.\n{self._words()}",
+        )
 
     def _words(self) -> str:
         """The end of the driver's log, and where it is."""

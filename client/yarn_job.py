@@ -114,17 +114,18 @@ class YarnView(JobView):
             The RM cannot be reached.
         """
         try:
-            return self.manager.application(self.application)
+            try:
+                return self.manager.application(self.application)
+            except rm.RmRefused:
+                from yarnps.client.driver import Driver
+
+                with Driver() as driver:
+                    return driver.application(self.application)
         except KeyError:
             raise InputError(
                 f"the resource manager knows no such application: {self.application}",
                 "`yarnps list --all` shows the jobs it knows.",
             ) from None
-        except rm.RmRefused:
-            from yarnps.client.driver import Driver
-
-            with Driver() as driver:
-                return driver.application(self.application)
 
     def _report_is_old(self) -> bool:
         return time.monotonic() - self._reported_at > REPORT_EVERY_S

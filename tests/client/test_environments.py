@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from yarnps._errors import InputError
-from yarnps.client import environments, exits, package
+from yarnps.client import environments, exits, interpreter, package
 from yarnps.client.cache import ArchiveCache
 
 
@@ -141,7 +141,7 @@ def test_a_packed_environment_is_packed_and_uploaded_once(
     cache: ArchiveCache, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     venv.create(tmp_path / "env", symlinks=True)
-    monkeypatch.setattr(environments.interpreter, "check", lambda found: None)
+    monkeypatch.setattr(interpreter, "check", lambda found: None)
     wanted = f"venv://{tmp_path}/env"
     first = environments.prepare(wanted, tmp_path, cache, told.append)
     uploaded = cache.uploaded

@@ -74,8 +74,8 @@ class Web:
     """A web server on a free port."""
 
     def __init__(self, answers: dict[str, tuple[int, Any]]) -> None:
-        handler = type("Handler", (Answers,), {"answers": answers, "asked": []})
-        self.handler = handler
+        self.asked: list[str] = []
+        handler = type("Handler", (Answers,), {"answers": answers, "asked": self.asked})
         self._server = HTTPServer(("127.0.0.1", 0), handler)
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -125,7 +125,7 @@ def test_a_report(web: Web) -> None:
 def test_our_applications_are_asked_for_by_tag(web: Web) -> None:
     found = rm.ResourceManager([web.address]).applications()
     assert [r.application for r in found] == ["application_1_2"]
-    (asked,) = web.handler.asked
+    (asked,) = web.asked
     assert "applicationTags=yarnps" in asked
     assert "states=NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING" in asked
 

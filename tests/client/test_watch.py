@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from yarnps.am.service import Link, Service
-from yarnps.client import credentials, job, local, main
+from yarnps.client import credentials, home, job, local, main
 from yarnps.client.watch import Plain, watch
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json
@@ -91,7 +91,7 @@ class FakeJob:
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJob]:
     monkeypatch.setenv("YARNPS_HOME", str(tmp_path))
-    running = FakeJob(local.local_jobs() / "local_1_1")
+    running = FakeJob(home.local_jobs() / "local_1_1")
     yield running
     running.close()
 
