@@ -21,7 +21,7 @@ from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
 from yarnps.am.shell import Shell
 from yarnps.am.supervisor import ENDED_MARK, EXIT_ATTEMPT_OVER, EXIT_ENDED
-from yarnps.files import home_address
+from yarnps.files import home_address, open_files
 from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, JOB_JSON, JOB_YAML, JobDir
 from yarnps.spec import Job, masked_job
 from yarnps.status import Outcome
@@ -50,10 +50,16 @@ def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
         application=cluster.application,
         attempt=cluster.attempt,
         job_dir=address,
-        model=model.rstrip("/"),
+        model=full_address(model),
         secret=(folder / ".skein.pem").read_bytes(),
         version=VERSION,
     )
+
+
+def full_address(address: str) -> str:
+    """The address as it can be used from anywhere."""
+    files, path = open_files(address)
+    return files.address(path).rstrip("/")
 
 
 def prepare(config: Config, job_dir: JobDir, folder: Path) -> Outcome | None:
