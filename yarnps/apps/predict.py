@@ -96,7 +96,7 @@ def predict(
     settings = _settings(folder, overrides or {})
     scorer = _Scorer(folder)
     measure = Measure()
-    listing = list_input(file, settings, workers=1)
+    listing = list_input(file, settings, workers=1, need_label=False)
     paths = list(dict.fromkeys(split.path for split in listing.splits))
     rows = bad = 0
     with _opened(out) as (sink, address):

@@ -67,7 +67,9 @@ def header_of(address: str, size: int, _modified_ms: int, settings: CsvSettings)
 
 
 def check_columns(
-    files: Sequence[tuple[str, int, int, Sequence[str]]], settings: DataSettings
+    files: Sequence[tuple[str, int, int, Sequence[str]]],
+    settings: DataSettings,
+    need_label: bool = True,
 ) -> None:
     """Look at the header of every file: (address, size, time, columns from folders).
 
@@ -86,7 +88,7 @@ def check_columns(
     if settings.features is None:
         check_same(named)
     for address, names in named:
-        bind(settings, names, address)
+        bind(settings, names, address, need_label=need_label)
 
 
 def with_folders(columns: Sequence[str], folders: Sequence[str]) -> list[str]:

@@ -59,7 +59,13 @@ class _Found:
         return self.files.address(self.info.path)
 
 
-def list_input(addresses: str | Sequence[str], settings: DataSettings, *, workers: int) -> Listing:
+def list_input(
+    addresses: str | Sequence[str],
+    settings: DataSettings,
+    *,
+    workers: int,
+    need_label: bool = True,
+) -> Listing:
     """Find the files behind `addresses` and cut them into splits.
 
     Parameters
@@ -70,6 +76,8 @@ def list_input(addresses: str | Sequence[str], settings: DataSettings, *, worker
         Format and split size.
     workers
         How many workers will share the splits.
+    need_label
+        Whether a file without the label's column (CSV, Parquet) is an error.
 
     Raises
     ------
@@ -86,7 +94,7 @@ def list_input(addresses: str | Sequence[str], settings: DataSettings, *, worker
         _find(address, found, skipped)
     inputs = [found[address] for address in sorted(found)]
     _check_compression(inputs, settings)
-    _inspect(inputs, settings)
+    _inspect(inputs, settings, need_label)
     with ThreadPoolExecutor(THREADS) as pool:
         for item, blocks in zip(inputs, pool.map(_blocks, inputs), strict=True):
             item.blocks = blocks
@@ -203,7 +211,7 @@ def _check_compression(inputs: list[_Found], settings: DataSettings) -> None:
             )
 
 
-def _inspect(inputs: list[_Found], settings: DataSettings) -> None:
+def _inspect(inputs: list[_Found], settings: DataSettings, need_label: bool) -> None:
     """Look into files that carry their columns' names: all must have the ones that are needed."""
     if settings.format == "csv":
         from ._csv import check_columns
@@ -214,11 +222,13 @@ def _inspect(inputs: list[_Found], settings: DataSettings) -> None:
                 for item in inputs
             ],
             settings,
+            need_label,
         )
     elif settings.format == "parquet":
         from ._parquet import inspect_files
 
-        cuts = inspect_files([(item.address, _folder_names(item)) for item in inputs], settings)
+        named = [(item.address, _folder_names(item)) for item in inputs]
+        cuts = inspect_files(named, settings, need_label)
         for item, places in zip(inputs, cuts, strict=True):
             item.cuts = places
 

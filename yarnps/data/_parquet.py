@@ -71,7 +71,7 @@ def _row_group_starts(metadata: Any) -> list[int]:
 
 
 def inspect_files(
-    files: Sequence[tuple[str, Sequence[str]]], settings: DataSettings
+    files: Sequence[tuple[str, Sequence[str]]], settings: DataSettings, need_label: bool = True
 ) -> list[list[int]]:
     """Where each file's row groups begin; looks at the columns of all (address, folders' columns).
 
@@ -92,7 +92,7 @@ def inspect_files(
     if settings.features is None:
         check_same([(address, names) for address, names, _ in seen])
     for address, names, _ in seen:
-        bind(settings, names, address)
+        bind(settings, names, address, need_label=need_label)
     return [starts for _, _, starts in seen]
 
 

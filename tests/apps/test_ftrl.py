@@ -1,0 +1,111 @@
+"""Features, labels and the gradient of `app: ftrl`."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from yarnps._errors import DataError
+from yarnps.apps.ftrl import BIAS, Labels, Model, optimizer, probabilities
+from yarnps.spec import FtrlParams
+
+PLACE = "split 3, batch 5 of the train input"
+
+
+def labels(*values: float) -> npt.NDArray[np.float32]:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize("negative", [0, -1])
+def test_both_ways_to_label(negative: int) -> None:
+    check = Labels()
+    assert check.positive(labels(1, negative, 1), PLACE).tolist() == [True, False, True]
+    assert check.positive(labels(negative, negative), PLACE).tolist() == [False, False]
+    assert check.positive(labels(1, 1), PLACE).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("bad", [2, 0.5, -2, float("nan"), float("inf")])
+@pytest.mark.parametrize("before", [(), (0, 1), (-1, 1)])
+def test_a_wrong_label_is_named_with_its_place(bad: float, before: tuple[float, ...]) -> None:
+    check = Labels()
+    if before:
+        check.positive(labels(*before), PLACE)
+    with pytest.raises(DataError) as caught:
+        check.positive(labels(1, *before, bad), PLACE)
+    assert caught.value.what == f"{bad:g} is no label for ftrl: {PLACE}"
+    assert "0 and 1, or -1 and 1" in caught.value.remedy
+
+
+def test_0_and_minus_1_do_not_go_together() -> None:
+    check = Labels()
+    check.positive(labels(0, 1), PLACE)
+    with pytest.raises(DataError, match="labels 0 and -1 are both in the input"):
+        check.positive(labels(1, -1), PLACE)
+
+
+KEYS = np.array([9, -4, 9, 0], np.int64)
+INDPTR = np.array([0, 2, 2, 4], np.int64)
+VALUES = np.array([1, 2, 0.5, -1], np.float32)
+
+
+def test_the_bias_is_a_key_of_its_own() -> None:
+    inputs = Model(FtrlParams()).inputs(KEYS)
+    assert inputs.features.keys.tolist() == [BIAS, -4, 0, 9]
+    weights = np.array([0.25, 10, 100, 1000], np.float32)
+    scores = inputs.logits(INDPTR, VALUES, weights)
+    assert scores.tolist() == [1000 + 20 + 0.25, 0.25, 500 - 100 + 0.25]
+    errors = np.array([0.5, -0.25, 1.0])
+    assert inputs.gradient(INDPTR, VALUES, errors).tolist() == [1.25, 1.0, -1.0, 1.0]
+
+
+def test_without_a_bias() -> None:
+    inputs = Model(FtrlParams(bias=False)).inputs(KEYS)
+    assert inputs.features.keys.tolist() == [-4, 0, 9]
+    scores = inputs.logits(INDPTR, VALUES, np.array([10, 100, 1000], np.float32))
+    assert scores.tolist() == [1020, 0, 400]
+
+
+def test_hashed_ids_are_buckets_and_meet_in_them() -> None:
+    inputs = Model(FtrlParams(hash_buckets=2)).inputs(np.arange(100, dtype=np.int64))
+    assert inputs.features.keys.tolist() == [BIAS, 0, 1]
+
+
+def test_a_feature_cannot_be_the_bias() -> None:
+    keys = np.array([3, BIAS], np.int64)
+    with pytest.raises(DataError, match=f"feature id {BIAS} is in the input"):
+        Model(FtrlParams()).inputs(keys)
+    assert Model(FtrlParams(bias=False)).inputs(keys).features.keys.tolist() == [BIAS, 3]
+    hashed = Model(FtrlParams(hash_buckets=10)).inputs(keys).features.keys
+    assert hashed[0] == BIAS and (hashed[1:] >= 0).all()
+
+
+def test_the_gradient_is_that_of_the_summed_log_loss() -> None:
+    inputs = Model(FtrlParams()).inputs(KEYS)
+    positive = np.array([True, False, False])
+    weights = np.array([0.3, -0.7, 0.2, 0.4], np.float32)
+
+    def loss(w: npt.NDArray[np.float64]) -> float:
+        scores = inputs.logits(INDPTR, VALUES, w)
+        return float(np.logaddexp(0, np.where(positive, -scores, scores)).sum())
+
+    errors = probabilities(inputs.logits(INDPTR, VALUES, weights)) - positive
+    found = inputs.gradient(INDPTR, VALUES, errors)
+    step = 1e-6
+    for i, slope in enumerate(found):
+        moved = np.zeros(4)
+        moved[i] = step
+        exact = (loss(weights + moved) - loss(weights - moved)) / (2 * step)
+        assert slope == pytest.approx(exact, abs=1e-5)
+
+
+def test_probabilities_at_both_ends() -> None:
+    found = probabilities(np.array([-1e4, -800, -1.0, 0.0, 1.0, 800, 1e4]))
+    assert found[0] == 0 and found[-1] == 1 and found[3] == 0.5
+    assert found[2] + found[4] == pytest.approx(1, abs=1e-15)
+    assert found[4] == pytest.approx(1 / (1 + np.exp(-1)), abs=1e-15)
+
+
+def test_the_optimizer_has_the_parameters_of_the_job() -> None:
+    found = optimizer(FtrlParams(alpha=0.3, beta=2.0, l1=0.25, l2=0.125))
+    assert (found.alpha, found.beta, found.l1, found.l2) == (0.3, 2.0, 0.25, 0.125)
