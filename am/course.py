@@ -90,6 +90,7 @@ class Course:
         manifest = saver.cuts.newest
         if manifest is None:
             return [Log("resume", "no checkpoint of an earlier attempt: from the beginning")]
+        self.history.restore(manifest.extra["history"])
         self._go_back_to(manifest)
         self._elapsed_before = float(manifest.extra.get("elapsed", 0.0))
         rows = self.ledger.rows if self.ledger else 0
@@ -122,6 +123,7 @@ class Course:
         if self.over:
             return out
         before, newest = self.ledger.rows, self.saver.cuts.newest
+        # The results of whole epochs stay: the servers that live on have gone beyond their models.
         revoked = self._go_back_to(newest)
         lost = before - self.ledger.rows
         where = f"checkpoint {newest.number}" if newest else "the beginning"
@@ -130,16 +132,12 @@ class Course:
         return out + self.revoke(revoked)
 
     def _go_back_to(self, manifest: Manifest | None) -> list[Revoked]:
-        """The ledger and the history as they were at a cut, or at the beginning."""
+        """The ledger as it was at a cut, or at the beginning; what came after it is forgotten."""
         assert self.ledger is not None and self.saver is not None
         self.step = None
         revoked = self.ledger.restore_cut(self.saver.cuts.newest_ledger)
-        if manifest is None:
-            self.history = History()
-            return revoked
-        self.history.restore(manifest.extra["history"])
-        complete = manifest.reason == steps.EPOCH_END or self.ledger.phase == "test"
-        self.history.back_to(self.ledger.epoch, complete)
+        at_end = manifest is not None and manifest.reason == steps.EPOCH_END
+        self.history.back_to(self.ledger.epoch, at_end or self.ledger.phase == "test")
         return revoked
 
     def returned(self) -> list[Action]:
