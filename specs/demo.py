@@ -59,10 +59,10 @@ def submit(arguments: list[str], env: dict[str, str], folder: Path) -> dict[str,
     print(f"demo: yarnps {' '.join(command[1:])}", flush=True)
     with open(result, "w") as out:
         done = subprocess.run([*command, "-o", "json"], env=env, stdout=out, timeout=1800)
-    lines = result.read_text().strip().splitlines()
-    if not lines:
+    text = result.read_text()
+    if not text.strip():
         raise SystemExit(f"demo: submit ended with {done.returncode} and without a result")
-    final: dict[str, Any] = json.loads(lines[-1])
+    final: dict[str, Any] = json.loads(text)
     return final
 
 
