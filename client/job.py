@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import json
 import time
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 AM_JSON, AM_CERTIFICATE, AM_KEY = "am.json", "am.crt", "am.pem"
 STATUS_JSON, OUTCOME_JSON = "status.json", "outcome.json"
 CALL_LIMIT_S = 5.0
+# An AM that has just been started listens within this time, even on a busy machine.
+AM_COMES_S = 15.0
+RETRY_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -172,8 +176,12 @@ class JobView:
         """How the job is now. Never raises for what is only not there yet."""
         raise NotImplementedError
 
-    def force_kill(self) -> None:
+    def force_kill(self, reason: str) -> None:
         """End the job without its AM's help."""
+        raise NotImplementedError
+
+    def am_expected(self) -> bool:
+        """Whether the AM can be expected to answer soon, though it does not now."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -186,18 +194,28 @@ class JobView:
 
     def kill(self, reason: str) -> bool:
         """End the job: by its AM, else by force. Returns whether the AM took it."""
+        deadline = time.monotonic() + AM_COMES_S
+        while True:
+            if self._ask_to_end(reason):
+                return True
+            if time.monotonic() > deadline or not self.am_expected():
+                break
+            time.sleep(RETRY_S)
+        self.force_kill(reason)
+        return False
+
+    def _ask_to_end(self, reason: str) -> bool:
         import grpc
 
-        am = self.am()
-        if am is not None:
-            try:
-                am.kill(reason)
-            except grpc.RpcError:
-                self.close()
-            else:
-                return True
-        self.force_kill()
-        return False
+        try:
+            am = self.am()
+            if am is None:
+                return False
+            am.kill(reason)
+        except (grpc.RpcError, YarnpsError):
+            self.close()
+            return False
+        return True
 
     def am(self) -> AmClient | None:
         """A connection to the AM, None while there is no AM to connect to."""
@@ -292,8 +310,34 @@ class LocalView(JobView):
             return Sight(trouble="the job is ending")
         return Sight(status=status, gone=not alive, trouble="" if status else self.job.output())
 
-    def force_kill(self) -> None:
+    def am_expected(self) -> bool:
+        return self.job.am_alive() and not self.has_outcome()
+
+    def force_kill(self, reason: str) -> None:
         self.job.end()
+        if not self.has_outcome():
+            self._record_kill(reason)
+
+    def _record_kill(self, reason: str) -> None:
+        """Leave a last word in the AM's place: it was ended before it could."""
+        from yarnps.status import Outcome, Status, to_json
+
+        now = time.time()
+        text = f"killed by {getpass.getuser()}: {reason}"
+        status = self.recorded() or Status(self.application, "", getpass.getuser(), "", "")
+        outcome = Outcome("KILLED", text, "killed_by_user")
+        last = dataclasses.replace(
+            status,
+            state="KILLED",
+            sentence=f"Killed: {text}.",
+            outcome=outcome,
+            ended=now,
+            now=now,
+            job_dir=self.store().address,
+            cluster=self.kind,
+        )
+        for name, record in ((STATUS_JSON, last), (OUTCOME_JSON, outcome)):
+            (self.job.folder / name).write_text(to_json(record))
 
 
 def find(cluster: Cluster, application: str, job_dir: str | None = None) -> JobView:

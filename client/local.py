@@ -26,6 +26,9 @@ JOB_FILE = "yarnps-job.json"
 # The AM ends its containers itself; this is how long it gets before it is killed.
 END_LIMIT_S = 20.0
 
+# The ones that this process has started; they outlive it.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
 
 @dataclass(frozen=True)
 class LocalJob:
@@ -42,6 +45,8 @@ class LocalJob:
     def am_alive(self) -> bool:
         """Whether the process that keeps the ApplicationMaster up is there."""
         known = self._process()
+        if known is not None:
+            _reap(known[0])
         return known is not None and process_started(known[0]) == known[1]
 
     def end(self) -> None:
@@ -149,6 +154,7 @@ def start(job: Job, python: str = sys.executable) -> LocalJob:
             stderr=err,
             start_new_session=True,  # Ctrl-C in this terminal is for the client only
         )
+    _children[process.pid] = process
     known = {"pid": process.pid, "started": process_started(process.pid) or 0}
     (folder / PROCESS_FILE).write_text(json.dumps(known))
     return made
@@ -183,6 +189,7 @@ def _new_folder() -> LocalJob:
 
 
 def _reap(pid: int) -> None:
-    """Take the exit status of a child, so that it does not stay as a zombie."""
-    with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+    """Take the exit status of a child of ours, so that it does not stay as a zombie."""
+    child = _children.get(pid)
+    if child is not None:
+        child.poll()

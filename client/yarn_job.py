@@ -97,7 +97,13 @@ class YarnView(JobView):
             return Sight(status=status, report=report, gone=True, trouble=trouble)
         return Sight(status=status, live=live, report=report, note=self._note, trouble=trouble)
 
-    def force_kill(self) -> None:
+    def am_expected(self) -> bool:
+        try:
+            return self.report().state == "RUNNING"
+        except ClusterError:
+            return False
+
+    def force_kill(self, reason: str) -> None:
         from yarnps.client.driver import Driver
 
         with Driver() as driver:
