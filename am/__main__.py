@@ -95,8 +95,7 @@ async def serve(folder: Path) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, shell.kill, "a signal", signal.Signals(number).name)
-    await shell.listen()
-    where = {"address": shell.am_address, "attempt": config.attempt, "pid": os.getpid()}
+    where = await shell.listen()
     await asyncio.to_thread(job_dir.write_json, AM_JSON, where)
     outcome = await shell.run()
     if outcome is None:

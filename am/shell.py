@@ -41,6 +41,7 @@ from yarnps.am.service import Link, Service
 from yarnps.am.supervisor import TICK_S, Ticker
 from yarnps.am.telemetry import Telemetry
 from yarnps.am.view import Surroundings
+from yarnps.am.web.server import Page
 from yarnps.jobdir import JobDir
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json
@@ -79,6 +80,7 @@ class Shell:
         self.events = EventLog(folder / "events.jsonl")
         self.service = Service(self, certificate, key)
         self.am_address = ""
+        self.page: Page | None = None
         self._folder = folder
         self._journal_path = folder / "journal.jsonl"
         self._returning = self._journal_path.exists()
@@ -175,6 +177,8 @@ class Shell:
         state: Any = outcome.state
         await self.cluster.finish(state, diagnostics(outcome))
         await self.service.stop()
+        if self.page is not None:
+            await self.page.stop()
         return outcome
 
     def _leave_word(self, outcome: Outcome) -> None:
@@ -476,12 +480,27 @@ class Shell:
         """A client orders the end."""
         self.feed(i.KillOrdered(user, reason))
 
-    async def listen(self) -> None:
-        """Open the control service and tell where it is."""
-        state = self._folder / "am-state.json"
-        wanted = json.loads(state.read_text())["port"] if state.exists() else 0
-        port = await self.service.start(wanted)
+    async def listen(self) -> dict[str, Any]:
+        """Open the control service and the page; returns where they are, for `am.json`.
+
+        A process that comes back takes the ports and the page's prefix that it had, so that
+        agents and open pages find it again.
+        """
+        path = self._folder / "am-state.json"
+        had = json.loads(path.read_text()) if path.exists() else {}
+        port = await self.service.start(had.get("port", 0))
         host = os.environ.get("YARNPS_AM_HOST") or os.environ.get("NM_HOST") or "127.0.0.1"
         self.am_address = f"{host}:{port}"
-        state.write_text(json.dumps({"port": port}))
+        self.page = Page(self.status, prefix=had.get("prefix"))
+        page_port = await self.page.start(had.get("page_port", 0))
+        state = {"port": port, "page_port": page_port, "prefix": self.page.prefix}
+        path.write_text(json.dumps(state))
         await self.cluster.publish(AM_KEY, self.am_address)
+        url = await self.cluster.add_page(page_port, self.page.prefix)
+        self._log(Log("page", f"the page is at {url}"), time.time())
+        return {
+            "address": self.am_address,
+            "page": url,
+            "attempt": self.config.attempt,
+            "pid": os.getpid(),
+        }
