@@ -76,6 +76,8 @@ def list_input(
         Format and split size.
     workers
         How many workers will share the splits.
+    hosts
+        Whether to ask where the bytes are: one question for each file.
     need_label
         Whether a file without the label's column (CSV, Parquet) is an error.
 
@@ -95,9 +97,10 @@ def list_input(
     inputs = [found[address] for address in sorted(found)]
     _check_compression(inputs, settings)
     _inspect(inputs, settings, need_label)
-    with ThreadPoolExecutor(THREADS) as pool:
-        for item, blocks in zip(inputs, pool.map(_blocks, inputs), strict=True):
-            item.blocks = blocks
+    if hosts:
+        with ThreadPoolExecutor(THREADS) as pool:
+            for item, blocks in zip(inputs, pool.map(_blocks, inputs), strict=True):
+                item.blocks = blocks
     notes = list(dict.fromkeys(note for item in inputs for note in item.files.notes))
     total = sum(item.info.size for item in inputs)
     size = settings.split_size or auto_split_size(total, workers)

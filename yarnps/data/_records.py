@@ -45,7 +45,7 @@ class Split:
     path
         Full address of the file.
     start, length
-        Bytes; for Parquet the first row group and the number of row groups.
+        Bytes. For Parquet the row groups that begin there; a compressed file is one split.
     file_size, modified_ms
         The file as it was listed; -1 where the file system does not tell the time.
     hosts
