@@ -65,6 +65,7 @@ def list_input(
     *,
     workers: int,
     need_label: bool = True,
+    hosts: bool = True,
 ) -> Listing:
     """Find the files behind `addresses` and cut them into splits.
 
@@ -76,10 +77,10 @@ def list_input(
         Format and split size.
     workers
         How many workers will share the splits.
-    hosts
-        Whether to ask where the bytes are: one question for each file.
     need_label
         Whether a file without the label's column (CSV, Parquet) is an error.
+    hosts
+        Whether to ask where the bytes are: one question for each file.
 
     Raises
     ------
