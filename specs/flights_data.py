@@ -9,6 +9,7 @@ weather at three airports) with pip and writes libsvm files::
     FOLDER/test/part-0.svm, part-1.svm       20 %
     FOLDER/features.tsv                      feature id, name
     FOLDER/DONE                              the counts, as JSON
+    FOLDER/csv/                              the same flights as CSV, with fewer columns
 
 Flights without an arrival delay are left out. A run on a finished folder changes nothing.
 """
@@ -36,7 +37,7 @@ TRAIN_FILES, TEST_FILES = 8, 2
 SEED = 13
 
 # Weather is binned at these limits; a missing value is a bin of its own.
-BINS = {
+BINS: dict[str, list[float]] = {
     "temp": [32, 45, 55, 65, 75, 85],
     "wind_speed": [4, 8, 12, 17, 23],
     "precip": [0.001, 0.02, 0.1],
@@ -44,6 +45,10 @@ BINS = {
     "pressure": [1005, 1012, 1018, 1025],
     "humid": [40, 60, 80, 92],
 }
+
+# The columns of the CSV files, beside the label and the weekday.
+FLIGHT_COLUMNS = ("month", "hour", "carrier", "origin", "dest", "tailnum")
+WEATHER_COLUMNS = ("temp", "wind_speed", "precip", "visib")
 
 Row = dict[str, str]
 
@@ -79,10 +84,15 @@ def binned(name: str, text: str) -> str:
     return str(bisect.bisect(BINS[name], float(text)))
 
 
+def weekday_of(flight: Row) -> str:
+    """0 (Monday) to 6."""
+    return str(date(*(int(flight[k]) for k in ("year", "month", "day"))).weekday())
+
+
 def features(flight: Row, weather: Row | None) -> Iterator[str]:
     """The names of a flight's features; each has the value 1."""
     f = flight
-    weekday = str(date(int(f["year"]), int(f["month"]), int(f["day"])).weekday())
+    weekday = weekday_of(f)
     hour, month, carrier, origin, dest = (
         f[k] for k in ("hour", "month", "carrier", "origin", "dest")
     )
@@ -102,23 +112,50 @@ def features(flight: Row, weather: Row | None) -> Iterator[str]:
     yield f"origin*wet={origin}*{sky['precip']}*{sky['visib']}"
 
 
-def examples(flights: Iterable[Row], weather: Iterable[Row]) -> Iterator[tuple[int, list[str]]]:
-    """Label (1: late) and feature names of each flight that arrived."""
-    skies = {tuple(w[k] for k in ("origin", "year", "month", "day", "hour")): w for w in weather}
+def arrived(flights: Iterable[Row], weather: Iterable[Row]) -> Iterator[tuple[Row, Row | None]]:
+    """Each flight that arrived, with the weather at its departure."""
+    place = ("origin", "year", "month", "day", "hour")
+    skies = {tuple(w[k] for k in place): w for w in weather}
     for f in flights:
-        if f["arr_delay"] in ("", "NA"):
-            continue
-        sky = skies.get(tuple(f[k] for k in ("origin", "year", "month", "day", "hour")))
-        yield int(float(f["arr_delay"]) > LATE_MINUTES), list(features(f, sky))
+        if f["arr_delay"] not in ("", "NA"):
+            yield f, skies.get(tuple(f[k] for k in place))
 
 
-def write(folder: Path, rows: list[tuple[int, list[str]]]) -> dict[str, float]:
-    """Number the features, part the rows and write the files; returns the counts."""
+def late(flight: Row) -> int:
+    """The label."""
+    return int(float(flight["arr_delay"]) > LATE_MINUTES)
+
+
+Pairs = list[tuple[Row, "Row | None"]]
+
+
+def libsvm_lines(pairs: Pairs, folder: Path) -> list[str]:
+    """Numbered features; writes the table of their names."""
     ids: dict[str, int] = {}
     lines = []
-    for label, names in rows:
-        numbers = sorted(ids.setdefault(name, len(ids) + 1) for name in names)
-        lines.append(f"{label} " + " ".join(f"{n}:1" for n in numbers) + "\n")
+    for flight, sky in pairs:
+        numbers = sorted(ids.setdefault(name, len(ids) + 1) for name in features(flight, sky))
+        lines.append(f"{late(flight)} " + " ".join(f"{n}:1" for n in numbers))
+    folder.mkdir(parents=True, exist_ok=True)
+    named = "".join(f"{n}\t{name}\n" for name, n in ids.items())
+    (folder / "features.tsv").write_text(named)
+    return lines
+
+
+def csv_lines(pairs: Pairs) -> list[str]:
+    """Columns as they are in the package, and the label first."""
+    return [
+        ",".join(
+            [str(late(flight)), weekday_of(flight)]
+            + [flight[name] for name in FLIGHT_COLUMNS]
+            + [sky[name] if sky else "NA" for name in WEATHER_COLUMNS]
+        )
+        for flight, sky in pairs
+    ]
+
+
+def write(folder: Path, lines: list[str], ending: str, header: str = "") -> dict[str, float]:
+    """Part the lines, always in the same way, and write the files; returns the counts."""
     random.Random(SEED).shuffle(lines)
     test = round(len(lines) * TEST_SHARE)
     for part, some, files in (
@@ -127,17 +164,28 @@ def write(folder: Path, rows: list[tuple[int, list[str]]]) -> dict[str, float]:
     ):
         (folder / part).mkdir(parents=True, exist_ok=True)
         for n in range(files):
-            (folder / part / f"part-{n}.svm").write_text("".join(some[n::files]))
-    names = "".join(f"{n}\t{name}\n" for name, n in ids.items())
-    (folder / "features.tsv").write_text(names)
+            text = "".join(f"{line}\n" for line in some[n::files])
+            (folder / part / f"part-{n}.{ending}").write_text(header + text)
+    return {"rows": len(lines), "train": len(lines) - test, "test": test}
+
+
+def make_libsvm(pairs: Pairs, folder: Path) -> dict[str, float]:
+    """The main form of the task."""
+    lines = libsvm_lines(pairs, folder)
+    numbers = [line.count(":") for line in lines]
+    names = (folder / "features.tsv").read_text().count("\n")
     return {
-        "rows": len(lines),
-        "train": len(lines) - test,
-        "test": test,
-        "late_percent": round(100 * sum(label for label, _ in rows) / len(rows), 1),
-        "features": len(ids),
-        "features_per_row": round(sum(len(names) for _, names in rows) / len(rows), 1),
+        **write(folder, lines, "svm"),
+        "late_percent": round(100 * sum(late(flight) for flight, _ in pairs) / len(pairs), 1),
+        "features": names,
+        "features_per_row": round(sum(numbers) / len(pairs), 1),
     }
+
+
+def make_csv(pairs: Pairs, folder: Path) -> dict[str, float]:
+    """The same flights with their columns as they came."""
+    header = ",".join(["late", "weekday", *FLIGHT_COLUMNS, *WEATHER_COLUMNS]) + "\n"
+    return write(folder, csv_lines(pairs), "csv", header)
 
 
 def main() -> None:
@@ -145,13 +193,16 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     folder = Path(sys.argv[1])
-    done = folder / "DONE"
-    if not done.exists():
+    forms = {folder: make_libsvm, folder / "csv": make_csv}
+    missing = [place for place in forms if not (place / "DONE").exists()]
+    if missing:
         with tempfile.TemporaryDirectory() as temporary:
-            flights, weather = fetch(Path(temporary))
-        counts = write(folder, list(examples(flights, weather)))
-        done.write_text(json.dumps(counts) + "\n")
-    print(f"flights: {folder}: {done.read_text().strip()}")
+            pairs = list(arrived(*fetch(Path(temporary))))
+        for place in missing:
+            counts = forms[place](pairs, place)
+            (place / "DONE").write_text(json.dumps(counts) + "\n")
+    for place in forms:
+        print(f"flights: {place}: {(place / 'DONE').read_text().strip()}")
 
 
 if __name__ == "__main__":
