@@ -34,7 +34,9 @@ def sorted_by_shard(keys: Any, shards: int = SHARDS) -> tuple[Any, Any, Any]:
     return frozen(parted.keys), frozen(sections), parted.order
 
 
-def sparse(name: str = "w", dim: int = 1, optimizer: Optimizer | None = None, **more: Any) -> TableSpec:
+def sparse(
+    name: str = "w", dim: int = 1, optimizer: Optimizer | None = None, **more: Any
+) -> TableSpec:
     return TableSpec(name, "sparse", (dim,), optimizer=optimizer or Sgd(), **more)
 
 
@@ -68,9 +70,13 @@ class Peer:
                 self.answers[message.header.request] = message
         return self.answers.get(self.requests)
 
-    def ask(self, op: int, *, shards: Any = b"", keys: Any = b"", values: Any = b"", **fields: Any) -> wire.Message:
+    def ask(
+        self, op: int, *, shards: Any = b"", keys: Any = b"", values: Any = b"", **fields: Any
+    ) -> wire.Message:
         found = self.send(
-            wire.encode(self.header(op, **fields), as_bytes(shards), as_bytes(keys), as_bytes(values))
+            wire.encode(
+                self.header(op, **fields), as_bytes(shards), as_bytes(keys), as_bytes(values)
+            )
         )
         assert found is not None
         return found

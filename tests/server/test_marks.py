@@ -22,7 +22,9 @@ def test_any_order_any_repetition_any_move(seed: int) -> None:
     rng = np.random.default_rng(seed)
     marks = Marks(SHARDS)
     done: set[tuple[Key, int, int]] = set()
-    keys = [Key(epoch, split, push) for epoch in range(2) for split in range(2) for push in (0, 65535)]
+    keys = [
+        Key(epoch, split, push) for epoch in range(2) for split in range(2) for push in (0, 65535)
+    ]
     for _ in range(600):
         key = keys[rng.integers(len(keys))]
         batch = int(rng.integers(12))

@@ -242,9 +242,7 @@ def test_a_gated_pull_waits_and_is_answered_when_the_slowest_has_moved() -> None
     assert pull(2, 0.0) is None
     request = fast.requests
     assert served.waiting == 1
-    replies = slow.served.handle(
-        slow.identity, wire.encode(slow.header(Op.JOIN, clock=1)), 1.0
-    )
+    replies = slow.served.handle(slow.identity, wire.encode(slow.header(Op.JOIN, clock=1)), 1.0)
     assert [reply.peer for reply in replies] == [slow.identity, fast.identity]
     assert wire.decode(replies[1].frames).header.request == request
     assert pull(3, 2.0) is None

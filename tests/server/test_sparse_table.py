@@ -120,9 +120,7 @@ def test_a_full_table_refuses_new_rows_and_serves_the_old() -> None:
     push(table, np.arange(200), np.ones((200, 16)))
     ordered, sections, _ = sorted_by_shard(np.arange(100_000))
     with pytest.raises(TableFull, match="99800 new rows of table w need"):
-        table.push(
-            ordered, sections, frozen(np.ones((100_000, 16), np.float32)), room=1_000_000
-        )
+        table.push(ordered, sections, frozen(np.ones((100_000, 16), np.float32)), room=1_000_000)
     assert table.rows == 200
     ordered, sections, _ = sorted_by_shard(np.arange(200))
     table.push(ordered, sections, frozen(np.ones((200, 16), np.float32)), room=0)

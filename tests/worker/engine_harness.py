@@ -180,9 +180,7 @@ class Player:
         self._starts += 1
         incarnation = pb.Incarnation(
             container=f"{role}_{rank}",
-            start=sum(
-                p.role == role and p.rank == rank for p in self.processes.values()
-            ),
+            start=sum(p.role == role and p.rank == rank for p in self.processes.values()),
             id=0xABC0_0000_0000_0000 + self._starts,
         )
         log = self.folder / f"{role}-{rank}-{incarnation.start}.log"
@@ -243,9 +241,7 @@ class Player:
         return [p for p in self.processes.values() if (p.role, p.rank) == (role, rank)][-1]
 
     def alive(self, role: str) -> list[Process]:
-        return [
-            p for p in self.processes.values() if p.role == role and p.popen.poll() is None
-        ]
+        return [p for p in self.processes.values() if p.role == role and p.popen.poll() is None]
 
     def wait(self, condition: Callable[[], Any], what: str, limit: float = LIMIT_S) -> None:
         """Until something is so; a process that failed ends the wait."""
@@ -353,9 +349,7 @@ class Player:
 
     def _phase(self) -> tuple[int, str] | None:
         for epoch, phase in self.phases:
-            if any(
-                not s.done for (e, p, _), s in self.states.items() if (e, p) == (epoch, phase)
-            ):
+            if any(not s.done for (e, p, _), s in self.states.items() if (e, p) == (epoch, phase)):
                 return epoch, phase
         return None
 
@@ -442,9 +436,7 @@ class Player:
             for key, state in self.states.items():
                 if state.worker:
                     self._revoke(key, state)
-                state.committed, state.rows, state.done = self._cut_states.get(
-                    key, (0, 0, False)
-                )
+                state.committed, state.rows, state.done = self._cut_states.get(key, (0, 0, False))
         self.start_server(rank)
         self.wait(lambda: all(s.address for s in self._routes.servers), "the server is back")
         with self.changed:
@@ -501,6 +493,7 @@ class Player:
 
     def export(self, folder: Path, *, tables: list[str] | None = None, text: bool = False) -> None:
         """Have the servers write their parts of the model."""
+
         def reports() -> list[pb.ExportDone]:
             return [
                 m.export_done
@@ -511,9 +504,7 @@ class Player:
 
         with self.changed:
             for server in self.alive("server"):
-                server.tell(
-                    export=pb.Export(path=str(folder), tables=tables or [], text=text)
-                )
+                server.tell(export=pb.Export(path=str(folder), tables=tables or [], text=text))
         self.wait(lambda: len(reports()) == self.servers, "the model is written")
         assert [done.error for done in reports()] == [""] * self.servers
 

@@ -51,7 +51,7 @@ def test_every_row_counts_once_in_every_epoch(tmp_path: Path) -> None:
         player.finish()
         player.export(tmp_path / "model", tables=["count", "ones", "yarnps.rows"])
     counts = model_of(tmp_path / "model", "count")
-    assert counts == {split: 2000.0 for split in range(4)}
+    assert counts == dict.fromkeys(range(4), 2000.0)
     assert model_of(tmp_path / "model", "yarnps.rows") == counts
     assert model_of(tmp_path / "model", "ones") == expected_ones(1000, 4, 2)
     assert np.isclose(sum(counts.values()), 8000)

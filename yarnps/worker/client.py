@@ -103,6 +103,8 @@ class Client:
             for connection in self._connections.values():
                 connection.close()
             self._context.destroy(linger=0)
+            self._wake_in.close()
+            self._wake_out.close()
 
     # ------------------------------------------------------------------ calls
 

@@ -1,0 +1,258 @@
+"""Tables through a real client and real server processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_harness import Player, playing, write_input
+
+from yarnps._errors import ClusterError, InputError, ServerRefused
+from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol.tables import Add, Ftrl, Init, Normal, Optimizer, Sgd, TableSpec
+from yarnps.worker import routing
+from yarnps.worker.client import Client
+from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
+
+
+class World:
+    """Servers, and a client of this process."""
+
+    def __init__(self, player: Player) -> None:
+        self.player = player
+        self.begin = pb.Begin()
+        self.begin.CopyFrom(player._begin(player.of("server", 0)))
+        self.begin.incarnation.id = 4711
+        self.client = Client(self.begin, request_limit=30.0)
+
+    def sparse(self, name: str, dim: int = 1, **settings: Any) -> SparseTable:
+        return SparseTable(
+            self.client, self._open(name, "sparse", (dim,), **settings), CurrentBatch()
+        )
+
+    def dense(self, name: str, *shape: int, **settings: Any) -> DenseTable:
+        return DenseTable(self.client, self._open(name, "dense", shape, **settings), CurrentBatch())
+
+    def _open(
+        self,
+        name: str,
+        kind: Any,
+        shape: tuple[int, ...],
+        dtype: str = "float64",
+        optimizer: Optimizer | None = None,
+        init: Init | None = None,
+    ) -> TableSpec:
+        more = {} if init is None else {"init": init}
+        spec = TableSpec(name, kind, shape, dtype, optimizer or Add(), **more)
+        self.client.open(spec)
+        return spec
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def world(request: Any, tmp_path_factory: Any) -> Iterator[World]:
+    folder: Path = tmp_path_factory.mktemp("tables")
+    block = {"data": {"train": write_input(folder / "in", 1, 1)}}
+    with playing(folder, block, "", servers=request.param, start=False) as player:
+        for rank in range(player.servers):
+            player.start_server(rank)
+        player.wait(lambda: all(s.address for s in player._routes.servers), "ready")
+        world = World(player)
+        yield world
+        world.client.close()
+
+
+def test_unsorted_and_repeated_keys(world: World) -> None:
+    table = world.sparse("repeated", dim=2)
+    keys = [5, -7, 5, 2**63 - 1, -(2**63), 5]
+    values = np.arange(12.0).reshape(6, 2)
+    table.push(keys, values).wait()
+    got = table.pull(keys).wait()
+    total = values[0] + values[2] + values[5]
+    np.testing.assert_array_equal(got, [total, values[1], total, values[3], values[4], total])
+    assert table.size().wait()[0] == 4
+    assert table.contains([5, 6, -7]).wait().tolist() == [1, 0, 1]
+
+
+def test_dim_one_is_flat(world: World) -> None:
+    table = world.sparse("flat")
+    table.push(np.array([3, 1]), [1.0, 2.0]).wait()
+    assert table.pull([1, 2, 3]).wait().tolist() == [2.0, 0.0, 1.0]
+
+
+def test_empty_calls(world: World) -> None:
+    table = world.sparse("empty", dim=3)
+    assert table.push([], np.empty((0, 3))).wait() is None
+    assert table.pull([]).wait().shape == (0, 3)
+    assert table.pull([]).done()
+
+
+def test_many_calls_under_way(world: World) -> None:
+    table = world.sparse("many")
+    keys = np.arange(1000)
+    pushes = [table.push(keys[i::7], np.ones(len(keys[i::7]))) for i in range(7) for _ in range(30)]
+    for push in pushes:
+        push.wait()
+    assert (table.pull(keys).wait() == 30).all()
+
+
+def test_large_calls_are_cut_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "PART_BYTES", 50_000)
+    table = world.sparse("large", dim=5)
+    keys = np.random.default_rng(0).permutation(20_000)
+    values = np.random.default_rng(1).normal(size=(20_000, 5))
+    table.push(keys, values).wait()
+    np.testing.assert_array_equal(table.pull(keys).wait(), values)
+    dense = world.dense("large dense", 300, 200)
+    array = np.random.default_rng(2).normal(size=(300, 200))
+    dense.push(array).wait()
+    np.testing.assert_array_equal(dense.pull().wait(), array)
+
+
+def test_assign_push_pull_clear_export(world: World) -> None:
+    table = world.sparse("several", optimizer=Sgd(0.5))
+    table.assign([9, 3, 9], [1.0, 2.0, 4.0]).wait()
+    assert table.pull([3, 9]).wait().tolist() == [2.0, 4.0]
+    assert table.push_pull([9, 4], [2.0, 2.0]).wait().tolist() == [3.0, -1.0]
+    keys, rows = table.export()
+    assert (keys.tolist(), rows.tolist()) == ([3, 4, 9], [2.0, -1.0, 3.0])
+    table.clear().wait()
+    assert table.size().wait()[0] == 0
+    with pytest.raises(InputError, match="repeated"):
+        table.push_pull([1, 1], [1.0, 1.0])
+
+
+def test_dense_arrays_and_row_ranges(world: World) -> None:
+    table = world.dense("dense", 13, 7)
+    array = np.arange(91.0).reshape(13, 7)
+    table.assign(array).wait()
+    np.testing.assert_array_equal(table.pull().wait(), array)
+    table.push(np.ones((4, 7)), rows=(5, 9)).wait()
+    array[5:9] += 1
+    np.testing.assert_array_equal(table.pull().wait(), array)
+    np.testing.assert_array_equal(table.pull((4, 6)).wait(), array[4:6])
+    out = np.empty((2, 7))
+    assert table.pull((0, 2), out=out).wait().base is not None
+    np.testing.assert_array_equal(out, array[:2])
+    assert table.size().wait()[0] == 91
+    with pytest.raises(InputError, match=r"rows \[5, 14\)"):
+        table.pull((5, 14))
+
+
+def test_initial_values_do_not_depend_on_the_servers(world: World) -> None:
+    keys = np.arange(-20, 20)
+    values = world.sparse("init", dim=2, init=Normal(1.0)).pull(keys).wait()
+    dense = world.dense("init dense", 40, init=Normal(1.0)).pull().wait()
+    # Fixed numbers: one server or three, today or later, the rows are these.
+    np.testing.assert_allclose(values[[0, 20, 39], 0], INITIAL_SPARSE, rtol=1e-12)
+    np.testing.assert_allclose(dense[[0, 20, 39]], INITIAL_DENSE, rtol=1e-12)
+
+
+INITIAL_SPARSE = [0.029124428217289264, 1.0072294092849272, -0.11178199330698078]
+INITIAL_DENSE = [1.1676520782503192, 1.1285516641508893, 0.3519124034588247]
+
+
+def test_table_and_caller_may_change_while_a_message_is_under_way(world: World) -> None:
+    table = world.sparse("changing", dim=64)
+    keys = np.arange(2000)
+    for step in range(5):
+        values = np.full((2000, 64), 1.0)
+        pull = table.pull(keys)
+        push = table.push(keys, values)
+        got = pull.wait()
+        assert (got == got[0, 0]).all() and got[0, 0] == step
+        push.wait()
+        values[:] = 99.0
+    small = np.array([1.0])
+    push = table.push([5000], np.broadcast_to(small, (1, 64)))
+    small[0] = 7.0
+    push.wait()
+    assert (table.pull([5000]).wait() == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t: t.push([1, 2], [1.0]), "shape"),
+        (lambda t: t.push([1.5], [1.0]), "float64"),
+        (lambda t: t.pull([[1, 2]]), "one dimension"),
+        (lambda t: t.pull([1], out=np.empty(1, np.float32)), "out"),
+        (lambda t: t.pull([1], out=np.empty(2)), "out"),
+    ],
+)
+def test_wrong_arguments(world: World, call: Any, words: str) -> None:
+    table = world.sparse("wrong")
+    with pytest.raises(InputError) as raised:
+        call(table)
+    assert words in str(raised.value) and raised.value.remedy
+
+
+def test_a_table_opened_with_other_settings(world: World) -> None:
+    world.sparse("twice", optimizer=Ftrl(l1=1.0))
+    with pytest.raises(ServerRefused, match="table twice exists with other settings: .*optimizer"):
+        world.sparse("twice", optimizer=Ftrl(l1=2.0))
+    assert world.sparse("after", dim=2).pull([1]).wait().tolist() == [[0.0, 0.0]]
+
+
+@pytest.fixture
+def clients() -> Iterator[Callable[..., Client]]:
+    """Makes clients that are closed after the test, however it ends."""
+    with ExitStack() as stack:
+
+        def make(begin: pb.Begin, *, incarnation: int, limit: float = 30.0) -> Client:
+            begin.incarnation.id = incarnation
+            client = Client(begin, request_limit=limit)
+            stack.callback(client.close)
+            return client
+
+        yield make
+
+
+def copy_of(begin: pb.Begin) -> pb.Begin:
+    copy = pb.Begin()
+    copy.CopyFrom(begin)
+    return copy
+
+
+def test_a_wrong_token_is_an_error_at_the_caller(world: World, clients: Any) -> None:
+    begin = copy_of(world.begin)
+    begin.data_token = "guess"
+    client = clients(begin, incarnation=999)
+    spec = TableSpec("w", "sparse", (1,), optimizer=Add())
+    with pytest.raises(ServerRefused, match="token"):
+        client.open(spec)
+
+
+def test_a_server_that_never_answers_is_named_with_since_when(world: World, clients: Any) -> None:
+    begin = copy_of(world.begin)
+    begin.routes.servers[0].address = "tcp://127.0.0.1:9"  # the discard port: nobody is there
+    client = clients(begin, incarnation=1000, limit=0.5)
+    before = time.monotonic()
+    with pytest.raises(
+        ClusterError, match=r"server 0 \(tcp://127.0.0.1:9\) has not answered since"
+    ):
+        client.open(TableSpec("lost", "sparse", (1,), optimizer=Add()))
+    assert time.monotonic() - before < 5
+
+
+def test_wait_with_a_limit(world: World, clients: Any) -> None:
+    begin = copy_of(world.begin)
+    client = clients(begin, incarnation=1001)
+    spec = TableSpec("slow", "sparse", (1,), optimizer=Add())
+    client.open(spec)
+    table = SparseTable(client, spec, CurrentBatch())
+    for route in begin.routes.servers:
+        route.address = ""
+    begin.routes.version += 1
+    client.post_routes(begin.routes)
+    future = table.pull([1])
+    with pytest.raises(TimeoutError):
+        future.wait(timeout=0.2)
+    begin.routes.CopyFrom(world.begin.routes)
+    begin.routes.version += 2
+    client.post_routes(begin.routes)
+    assert future.wait().tolist() == [0.0]
