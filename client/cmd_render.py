@@ -52,15 +52,15 @@ def _rendered(job: Any) -> Any:
     if job.block is None:
         return render(job)
     environment = environments.describe(job.block.environment)
-    files = {**environment.files, submission.PACKAGE_FOLDER: "<yarnps, as an archive>"}
-    script = environment.script()
+    ours = {submission.PACKAGE_FOLDER: "<yarnps, as an archive>"}
+    job_file = {JOB_FILE: "<the job file, as checked>"}
     return render(
         job,
         RenderParts(
-            files=files,
-            master_files={**files, JOB_FILE: "<the job file, as checked>"},
-            setup=script,
-            master_setup=script,
+            files={**environment.files, **ours},
+            master_files={**environment.master_files, **ours, **job_file},
+            setup=environment.script(),
+            master_setup=environment.master_script(),
             python='"$PYTHON"',
             master_python='"$PYTHON"',
             env=environment.env,

@@ -31,6 +31,10 @@ from yarnps.client.output import Say, size
 
 ENV_FOLDER = "yarnps_env"
 ARCHIVES = ("tar.gz", "tgz", "zip")
+# In the AM's container the archive comes as a file, and is unpacked by the script: what YARN does
+# before it starts an AM counts against the AM's expiry, and unpacking an environment takes long.
+MASTER_ARCHIVE = "yarnps_env.tar.gz"
+MASTER_UNPACK = f"mkdir {ENV_FOLDER} && tar -xzf {MASTER_ARCHIVE} -C {ENV_FOLDER} || exit 1"
 ENV_REMEDY = (
     "set yarnps.environment to venv:///path, conda://name or an archive, which travel with the job"
 )
@@ -83,15 +87,20 @@ class Environment:
     setup: tuple[str, ...]
     files: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    master_files: Mapping[str, Any] = field(default_factory=dict)
 
     def script(self) -> tuple[str, ...]:
-        """The setup with the check that it works."""
+        """The setup of a role's container, with the check that it works."""
         values = {
             "remedy": ENV_REMEDY,
             "code": exits.NO_ENVIRONMENT,
             "needed": " ".join(interpreter.NEEDED),
         }
         return (*self.setup, CHECK % values)
+
+    def master_script(self) -> tuple[str, ...]:
+        """The same for the AM's container."""
+        return ((MASTER_UNPACK,) if MASTER_ARCHIVE in self.master_files else ()) + self.script()
 
 
 def prepare(wanted: str | None, folder: Path, cache: ArchiveCache | None, say: Say) -> Environment:
@@ -138,7 +147,7 @@ def describe(wanted: str | None) -> Environment:
         return _at_path(rest if wanted else sys.executable, "")
     if scheme == "docker":
         return _docker(rest)
-    return Environment(wanted, (UNPACKED,), {ENV_FOLDER: f"<{wanted}, as an archive>"})
+    return _unpacked(wanted, f"<{wanted}, as an archive>")
 
 
 def local_python(wanted: str | None, folder: Path) -> str:
@@ -186,10 +195,7 @@ def _packed(python: str, wanted: str, cache: ArchiveCache | None, say: Say) -> E
         )
     found = interpreter.ask(python)
     interpreter.check(found)
-    files: dict[str, Any] = {}
-    if cache is not None:
-        files[ENV_FOLDER] = archive_file(_pack(found, cache, say))
-    return Environment(f"{wanted}, packed", (UNPACKED,), files)
+    return _unpacked(f"{wanted}, packed", None if cache is None else _pack(found, cache, say))
 
 
 def _pack(found: interpreter.Interpreter, cache: ArchiveCache, say: Say) -> str:
@@ -230,21 +236,29 @@ def _archive(wanted: str, folder: Path, cache: ArchiveCache | None) -> Environme
             "Use python:///path, venv:///path, conda://name, docker://image or an archive "
             f"({', '.join(ARCHIVES)}).",
         )
-    files: dict[str, Any] = {}
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", wanted) and not wanted.startswith("file:"):
         from yarnps.files import open_files
 
         where, path = open_files(wanted)
         if not where.exists(path):
             raise InputError(f"there is no such archive: {wanted}", "Correct yarnps.environment.")
-        files[ENV_FOLDER] = archive_file(where.address(path))
-        return Environment(wanted, (UNPACKED,), files)
+        return _unpacked(wanted, where.address(path))
     local = folder / Path(re.sub("^file:(//)?", "", wanted)).expanduser()
     if not local.is_file():
         raise InputError(f"there is no such archive: {local}", "Correct yarnps.environment.")
-    if cache is not None:
-        files[ENV_FOLDER] = archive_file(cache.put_file(local, extension, "environment"))
-    return Environment(str(local), (UNPACKED,), files)
+    address = None if cache is None else cache.put_file(local, extension, "environment")
+    return _unpacked(str(local), address)
+
+
+def _unpacked(description: str, address: str | None) -> Environment:
+    """An environment out of an archive at this address (None: not uploaded, only looked at)."""
+    if address is None:
+        return Environment(description, (UNPACKED,))
+    files = {ENV_FOLDER: archive_file(address)}
+    master = dict(files)
+    if not address.endswith(".zip"):  # a node that can unpack tar.gz by itself is easily found
+        master = {MASTER_ARCHIVE: {**archive_file(address), "type": "FILE"}}
+    return Environment(description, (UNPACKED,), files, master_files=master)
 
 
 def archive_file(address: str) -> dict[str, str]:

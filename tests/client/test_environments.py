@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -121,6 +122,25 @@ def test_an_archive_is_found_and_activated_with_or_without_a_folder_around_it(
         "activated: yes",
         f"python is {container}/yarnps_env/{inside}bin/python",
     ]
+
+
+def test_the_am_unpacks_by_itself_after_it_has_registered(
+    tmp_path: Path, cache: ArchiveCache
+) -> None:
+    with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as tar:
+        text = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+        info = tarfile.TarInfo("bin/python")
+        info.size, info.mode = len(text), 0o755
+        tar.addfile(info, io.BytesIO(text.encode()))
+    ready = environments.prepare("env.tar.gz", tmp_path, cache, print)
+    (name,) = ready.master_files
+    assert ready.master_files[name]["type"] == "FILE"
+    container = tmp_path / "container"
+    container.mkdir()
+    shutil.copy(ready.master_files[name]["source"].removeprefix("file://"), container / name)
+    done = run(ready.master_script(), container)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"python is {container}/yarnps_env/bin/python\n"
 
 
 def test_content_is_uploaded_once(cache: ArchiveCache, told: list[str], tmp_path: Path) -> None:
