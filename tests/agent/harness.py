@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ class Pair:
 
     def __init__(self) -> None:
         security: Any = skein.model.Security  # untyped
-        made = security.new_credentials()
+        with warnings.catch_warnings():  # it asks for the time in an outdated way
+            warnings.simplefilter("ignore", DeprecationWarning)
+            made = security.new_credentials()
         self.certificate: bytes = made.cert_bytes
         self.key: bytes = made.key_bytes
 

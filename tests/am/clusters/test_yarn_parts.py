@@ -108,8 +108,8 @@ def test_web_services_that_do_not_answer_are_left_out(rm: str) -> None:
         assert web.container_log(base, "container_1", "worker.log") == ""
 
 
-# skein asks for grpc's version in an outdated way.
-@pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning")
+# skein asks for grpc's version and for the time in outdated ways.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_a_call_without_an_answer_has_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
