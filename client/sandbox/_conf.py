@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 from yarnps.client.sandbox._state import MASTER, Layout, NodePorts, Settings, State, node_address
 
 CLIENT, MASTER_ROLE = "client", "master"
-EXPIRY_MS = 20_000  # a node or an ApplicationMaster that is silent this long is lost
+NODE_EXPIRY_MS = 20_000  # a node that is silent this long is lost
 CLIENT_PATIENCE_MS = 10_000  # a client whose resource manager is down says so after this
 DAEMON_PATIENCE_MS = 900_000
 
@@ -108,8 +108,8 @@ def _yarn(layout: Layout, state: State) -> Properties:
         "yarn.resourcemanager.webapp.address": f"{MASTER}:{ports.rm_http}",
         "yarn.resourcemanager.am.max-attempts": 4,
         "yarn.resourcemanager.am.global.max-attempts": 4,
-        "yarn.nm.liveness-monitor.expiry-interval-ms": EXPIRY_MS,
-        "yarn.am.liveness-monitor.expiry-interval-ms": EXPIRY_MS,
+        "yarn.nm.liveness-monitor.expiry-interval-ms": NODE_EXPIRY_MS,
+        "yarn.am.liveness-monitor.expiry-interval-ms": settings.am_expiry_s * 1000,
         "yarn.scheduler.minimum-allocation-mb": 64,
         "yarn.scheduler.maximum-allocation-mb": settings.node_memory_mb,
         "yarn.scheduler.maximum-allocation-vcores": settings.node_vcores,

@@ -29,7 +29,7 @@ from yarnps.client.sandbox._state import (
     write_state,
 )
 
-READY_LIMIT_S = 120.0
+READY_LIMIT_S = 180.0  # 10 s on a quiet machine, 40 s on a crowded one
 POLL_S = 0.1
 LOG_TAIL_LINES = 15
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from yarnps.client.sandbox._conf import write_conf
 from yarnps.client.sandbox._core import (
+    READY_LIMIT_S,
     DaemonDied,
     Sandbox,
     current_user,
@@ -53,8 +54,10 @@ def start(
     report: Report = lambda line: None,
     node_memory_mb: int = 6144,
     node_vcores: int = 8,
+    am_expiry_s: int = 20,
     hide: Sequence[Path] = (),
     node_env: Mapping[str, str] | None = None,
+    limit_s: float = READY_LIMIT_S,
 ) -> Sandbox:
     """Start a Hadoop of its own on this machine and wait until it works.
 
@@ -68,11 +71,16 @@ def start(
         Takes a line on what is being done.
     node_memory_mb, node_vcores : int
         What each node offers to containers.
+    am_expiry_s : int
+        An ApplicationMaster that is silent this long is lost. The time from its launch to its
+        registration counts too, with the copying of its files to the node.
     hide : sequence of Path
         Paths that node managers and their containers see as empty folders. Needs root.
     node_env : mapping
         More environment for node managers and their containers. HOME is what containers get as
         theirs; otherwise it is YARN's own default, a folder that does not exist.
+    limit_s : float
+        How long to wait for the daemons to be ready.
 
     Raises
     ------
@@ -90,6 +98,7 @@ def start(
         nodes=nodes,
         node_memory_mb=node_memory_mb,
         node_vcores=node_vcores,
+        am_expiry_s=am_expiry_s,
         hide=tuple(str(Path(path).resolve()) for path in hide),
         node_env=dict(node_env or {}),
     )
@@ -105,7 +114,7 @@ def start(
             report("removing what an earlier sandbox left behind")
         _end_run(layout)
         try:
-            return _start_with_ports(layout, settings, hadoop, java, report)
+            return _start_with_ports(layout, settings, hadoop, java, report, limit_s)
         except BaseException:
             # Also after Ctrl-C: nothing of a start that failed stays.
             _end_run(layout)
@@ -170,11 +179,16 @@ def _refuse_second(layout: Layout) -> None:
 
 
 def _start_with_ports(
-    layout: Layout, settings: Settings, hadoop: Hadoop, java: Java, report: Report
+    layout: Layout,
+    settings: Settings,
+    hadoop: Hadoop,
+    java: Java,
+    report: Report,
+    limit_s: float,
 ) -> Sandbox:
     for attempt in range(1, PORT_ATTEMPTS + 1):
         try:
-            return _start_once(layout, settings, hadoop, java, report)
+            return _start_once(layout, settings, hadoop, java, report, limit_s)
         except DaemonDied as error:
             taken = any(sign in error.log_tail for sign in PORT_TAKEN)
             if not taken or attempt == PORT_ATTEMPTS:
@@ -185,7 +199,12 @@ def _start_with_ports(
 
 
 def _start_once(
-    layout: Layout, settings: Settings, hadoop: Hadoop, java: Java, report: Report
+    layout: Layout,
+    settings: Settings,
+    hadoop: Hadoop,
+    java: Java,
+    report: Report,
+    limit_s: float,
 ) -> Sandbox:
     began = time.monotonic()
     state = State(
@@ -208,6 +227,7 @@ def _start_once(
         layout,
         state,
         names,
+        limit_s=limit_s,
         on_ready=lambda name: report(f"{name} is ready ({time.monotonic() - began:.1f} s)"),
     )
     _make_folders(state)

@@ -42,6 +42,9 @@ class Settings:
         Number of nodes; each has a data node and a node manager.
     node_memory_mb, node_vcores : int
         What each node manager offers.
+    am_expiry_s : int
+        An ApplicationMaster that is silent this long, or has not registered this long after its
+        launch, is lost.
     hide : tuple of str
         Paths that node managers and their containers see as empty folders (root only).
     node_env : dict
@@ -51,6 +54,7 @@ class Settings:
     nodes: int = 2
     node_memory_mb: int = 6144
     node_vcores: int = 8
+    am_expiry_s: int = 20
     hide: tuple[str, ...] = ()
     node_env: dict[str, str] = field(default_factory=dict)
 

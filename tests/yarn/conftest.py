@@ -15,6 +15,9 @@ from yarnps.client.sandbox import Sandbox
 
 # A sandbox of one's own that runs already: for repeated runs while writing a test.
 USE_RUNNING = "YARNPS_TEST_SANDBOX"
+# On a busy machine a Java ApplicationMaster may take longer than 20 s to register. What happens to
+# a job when a node is lost does not depend on it.
+AM_EXPIRY_S = 60
 
 _running = pytest.StashKey[Sandbox]()
 
@@ -32,7 +35,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         return
     folder = Path(tempfile.mkdtemp(prefix="yarnps-test-"))
     try:
-        started = sandboxes.start(folder / "sandbox", nodes=2)
+        started = sandboxes.start(folder / "sandbox", nodes=2, am_expiry_s=AM_EXPIRY_S)
         request.config.stash[_running] = started
         yield started
     finally:
