@@ -139,3 +139,16 @@ def test_rows_can_be_cut_taken_and_joined() -> None:
 def test_a_split_survives_the_protocol() -> None:
     split = Split(3, "hdfs:///a=1/b", 10, 20, 100, -1, ("n1", "n2"), (("a", "1"), ("z", "x")))
     assert Split.from_pb(split.to_pb()) == split
+
+
+def test_bad_records_after_the_last_full_batch_are_counted(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_base, "BLOCK_BYTES", 8)
+    path = write("a.svm", "".join(f"{row} 1:1\n" for row in range(8)) + "bad\n" * 5)
+    settings = DataSettings(batch_rows=4, shuffle_buffer=4)
+    (split,) = list_input(str(path), settings, workers=1).splits
+    batches = read(split, settings)
+    assert [len(batch.rows) for batch in batches] == [4, 4]
+    assert batches[-1].bad_total == 5
+    assert [bad.line for bad in batches[-1].bad] == [9, 10, 11, 12, 13]
