@@ -176,6 +176,10 @@ class Cuts:
         """The server ranks that the open cut waits for."""
         return list(self._missing)
 
+    def waits_for(self, rank: int, incarnation: int) -> bool:
+        """Whether the open cut lacks this server process."""
+        return self._open is not None and self._missing.get(rank) == incarnation
+
     def save_done(self, rank: int, incarnation: int, done: pb.SaveDone) -> Manifest | None:
         """A server has saved its shards.
 

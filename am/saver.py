@@ -8,7 +8,7 @@ from typing import Any
 from yarnps.am.actions import Action, DeleteCuts, Log, Publish, WriteManifest
 from yarnps.am.config import Config
 from yarnps.am.crew import Crew, RoleProcess
-from yarnps.am.cuts import Cuts, Manifest
+from yarnps.am.cuts import Cut, Cuts, Manifest
 from yarnps.protocol import control_pb2 as pb
 
 AUDIT_TABLE = "yarnps.rows"
@@ -55,9 +55,21 @@ class Saver:
     ) -> list[Action]:
         """Order a cut; the ledger's snapshot has been taken just now."""
         cut = self.cuts.begin(ledger, servers, now, reason=reason, extra=extra)
+        return list(self._crew.tell_all("server", self._save_order(cut)))
+
+    def _save_order(self, cut: Cut) -> pb.ToRole:
         path = f"{self._config.job_dir}/{cut.folder}"
-        message = pb.ToRole(save=pb.Save(cut=cut.number, path=path))
-        return list(self._crew.tell_all("server", message))
+        return pb.ToRole(save=pb.Save(cut=cut.number, path=path))
+
+    def repeat_orders(self, member: RoleProcess) -> list[Action]:
+        """Say again what a server has not answered: the order may have been lost on its way."""
+        out: list[Action] = []
+        rank, cut, export = member.server_rank, self.cuts.open, self.export
+        if cut is not None and self.cuts.waits_for(rank, member.id):
+            out.append(member.tell(self._save_order(cut)))
+        if export is not None and export.missing.get(rank) == member.id:
+            out.append(member.tell(self._export_order(export.path)))
+        return out
 
     def save_done(self, member: RoleProcess, done: pb.SaveDone) -> list[Action]:
         """A server has saved, or could not."""
@@ -127,9 +139,10 @@ class Saver:
         """Order the servers to write the model."""
         path = self.export_path(kind, epoch)
         self.export = OpenExport(kind, epoch, path, now, dict(servers), [])
-        text = self._config.block.model.text
-        message = pb.ToRole(export=pb.Export(path=path, text=text))
-        return list(self._crew.tell_all("server", message))
+        return list(self._crew.tell_all("server", self._export_order(path)))
+
+    def _export_order(self, path: str) -> pb.ToRole:
+        return pb.ToRole(export=pb.Export(path=path, text=self._config.block.model.text))
 
     def export_done(self, member: RoleProcess, done: pb.ExportDone) -> tuple[list[Action], str]:
         """A server has written its part; the second value says why the export failed."""

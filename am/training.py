@@ -132,6 +132,8 @@ class Training:
             out += self._tell_members()
         if member.role == "worker" or self.course.ledger is not None:
             out += self._begin(member)
+        if hello.resync and member.role == "server" and self.course.saver is not None:
+            out += self.course.saver.repeat_orders(member)
         if self.course.over and member.role == "worker":
             out += self._end_of_data(member)
         return out

@@ -199,6 +199,8 @@ class ServerProcess:
             self._set_routes(message.routes)
         elif kind == "members":
             return self._set_members(message.members)
+        elif kind in ("save", "export") and self._is_writing(message):
+            log.info("told again what is under way: %s", kind)
         elif kind == "save":
             save = message.save
             self._tasks.append(
@@ -221,6 +223,11 @@ class ServerProcess:
             self._channel.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid(), resync=True)))
             self._channel.send(pb.FromRole(server_ready=self._ready))
         return []
+
+    def _is_writing(self, message: pb.ToRole) -> bool:
+        """Whether an order is under way already: it is said again when it may have got lost."""
+        folder = message.save.path or message.export.path
+        return any(task.folder == folder for task in self._tasks)
 
     def _set_routes(self, routes: pb.Routes) -> None:
         if routes.version < self._service.route:
@@ -246,7 +253,10 @@ def exit_without_agent() -> None:
 
 
 def _bind(router: Any, ip: str) -> str:
-    """Bind a free port of an address; returns the endpoint."""
+    """Bind a free port of an address (or an endpoint as it is); returns the endpoint."""
+    if "://" in ip:
+        router.bind(ip)
+        return ip
     if ":" in ip:
         router.setsockopt(zmq.IPV6, 1)
         ip = f"[{ip}]"

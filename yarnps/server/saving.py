@@ -56,7 +56,8 @@ class _Total:
 class Task(ABC):
     """Work beside the requests: `step` in the serving thread, the rest in its own."""
 
-    def __init__(self, store: Store, tables: list[SparseTable | DenseTable]) -> None:
+    def __init__(self, store: Store, folder: str, tables: list[SparseTable | DenseTable]) -> None:
+        self.folder = folder
         self._store = store
         self._tables = tables
         self._left = list(reversed(store.owned))
@@ -144,13 +145,12 @@ class Save(Task):
         self, store: Store, cut: int, folder: str, rank: int, incarnation: pb.Incarnation
     ) -> None:
         self._cut = cut
-        self._folder = folder
         self._name = f"server-{rank}-{incarnation.id:016x}.safetensors"
         self._marks: dict[Key, dict[int, ShardMark]] = {}
         self._shards: list[int] = []
         self._closed: list[tuple[int, int]] = []
         self._tokens: list[tuple[int, int, int]] = []
-        super().__init__(store, list(store.tables.values()))
+        super().__init__(store, folder, list(store.tables.values()))
 
     def _last_step(self) -> None:
         self._closed, self._tokens = self._store.marks.closed, self._store.marks.tokens
@@ -192,7 +192,7 @@ class Save(Task):
             "closed": self._closed,
             "tokens": self._tokens,
         }
-        self._write(self._folder, self._name, metadata)
+        self._write(self.folder, self._name, metadata)
 
     def report(self) -> pb.FromRole:
         return pb.FromRole(
@@ -206,12 +206,12 @@ class Export(Task):
     """This server's part of the model: weights, and the states that training goes on from."""
 
     def __init__(self, store: Store, folder: str, rank: int, names: list[str], text: bool) -> None:
-        self._folder = folder
         self._part = f"part-{rank}"
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self._text = TextPart() if text else None
         super().__init__(
             store,
+            folder,
             [
                 table
                 for table in store.tables.values()
@@ -250,7 +250,7 @@ class Export(Task):
             "tables": [table.spec.to_json() for table in self._tables],
             "ranges": self._ranges,
         }
-        self._write(self._folder, f"{self._part}.safetensors", metadata)
+        self._write(self.folder, f"{self._part}.safetensors", metadata)
         if self._text is not None:
             for name, data in self._text.parts.items():
                 self._write_text(name, bytes(data))
@@ -258,13 +258,13 @@ class Export(Task):
     def _write_text(self, table: str, data: bytes) -> None:
         one = len(self._tables) == 1
         name = f"{self._part}.txt" if one else f"{self._part}-{table}.txt"
-        files, path = open_files(self._folder)
+        files, path = open_files(self.folder)
         files.write_bytes(f"{path.rstrip('/')}/{name}", data)
         self.files.append(pb.SavedFile(name=name, bytes=len(data), table=table))
 
     def report(self) -> pb.FromRole:
         return pb.FromRole(
-            export_done=pb.ExportDone(path=self._folder, error=self.error, files=self.files)
+            export_done=pb.ExportDone(path=self.folder, error=self.error, files=self.files)
         )
 
 
