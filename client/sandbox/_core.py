@@ -6,12 +6,12 @@ import getpass
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from yarnps.client.sandbox._conf import CLIENT
-from yarnps.client.sandbox._daemons import index_of, kind_of, start_daemon
+from yarnps.client.sandbox._daemons import start_daemon
 from yarnps.client.sandbox._errors import SandboxError, SandboxInputError
 from yarnps.client.sandbox._java import Java, read_java
 from yarnps.client.sandbox._processes import ProcessId, alive, containers_of, daemons_of, end
@@ -31,7 +31,7 @@ from yarnps.client.sandbox._state import (
 
 READY_LIMIT_S = 180.0  # 10 s on a quiet machine, 40 s on a crowded one
 POLL_S = 0.1
-LOG_TAIL_LINES = 15
+LOG_TAIL_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -240,14 +240,14 @@ def status(home: Path | None = None) -> SandboxStatus:
 
 
 class DaemonDied(SandboxError):
-    """A daemon ended, or was not ready in time; the message holds its last log lines."""
+    """Daemons ended, or were not ready in time; the message holds their last log lines."""
 
-    def __init__(self, what: str, daemon: str, log: Path) -> None:
-        self.log_tail = tail(log, LOG_TAIL_LINES)
-        super().__init__(
-            f"{what}: {daemon}. The last lines of its log:\n{self.log_tail}",
-            f"Its whole log was {log}." if not log.exists() else f"Its whole log is {log}.",
-        )
+    def __init__(self, what: str, daemons: Sequence[str], layout: Layout) -> None:
+        # What all others wait for stands first; two logs are as much as anyone reads.
+        tails = [(name, tail(layout.log(name), LOG_TAIL_LINES)) for name in daemons[:2]]
+        self.log_tail = "\n".join(text for _, text in tails)
+        logs = "\n".join(f"The last lines of {name}'s log:\n{text}" for name, text in tails)
+        super().__init__(f"{what}: {', '.join(daemons)}\n{logs}")
 
 
 def wait_ready(
@@ -269,20 +269,16 @@ def wait_ready(
     deadline = time.monotonic() + limit_s
     waiting = list(names)
     while waiting:
-        for name in waiting:
-            if not alive(state.daemons[name]):
-                raise DaemonDied("a daemon of the sandbox ended", name, layout.log(name))
+        dead = [name for name in waiting if not alive(state.daemons[name])]
+        if dead:
+            raise DaemonDied("a daemon of the sandbox ended", dead, layout)
         for name in list(waiting):
             if is_ready(state.ports, name, since_ms=since_ms):
                 waiting.remove(name)
                 if on_ready is not None:
                     on_ready(name)
         if waiting and time.monotonic() > deadline:
-            raise DaemonDied(
-                f"a daemon of the sandbox was not ready after {limit_s:.0f} s",
-                waiting[0],
-                layout.log(waiting[0]),
-            )
+            raise DaemonDied(f"not ready after {limit_s:.0f} s", waiting, layout)
         if waiting:
             time.sleep(POLL_S)
 
@@ -319,13 +315,3 @@ def tail(log: Path, lines: int) -> str:
 def current_user() -> str:
     """Return the user that the daemons run as."""
     return getpass.getuser()
-
-
-def describe(names: Iterable[str]) -> str:
-    """Return names grouped by kind: "2 nodemanagers, namenode"."""
-    kinds: dict[str, list[str]] = {}
-    for name in names:
-        kinds.setdefault(kind_of(name) if index_of(name) else name, []).append(name)
-    return ", ".join(
-        kind if len(members) == 1 else f"{len(members)} {kind}s" for kind, members in kinds.items()
-    )

@@ -155,7 +155,10 @@ def test_a_start_that_fails_names_the_daemon_and_leaves_nothing(
     monkeypatch.setenv("JAVA_HOME", str(java_that(tmp_path / "java", script)))
     assert run(["sandbox", "start", "--home", str(home), "--nodes", "1"]) == 3
     printed = capsys.readouterr().err
-    assert "ended: resourcemanager. The last lines of its log:\nthe disk is on fire" in printed
+    assert (
+        "ended: resourcemanager\nThe last lines of resourcemanager's log:\nthe disk is on fire"
+        in printed
+    )
     assert "Traceback" not in printed
     assert nothing_left(home)
 
@@ -181,7 +184,7 @@ def test_a_daemon_that_is_never_ready(
     os.mkfifo(tmp_path / "never")
     script = f'case "$*" in *NameNode*) echo thinking; read line < {tmp_path}/never ;; esac'
     monkeypatch.setenv("JAVA_HOME", str(java_that(tmp_path / "java", script)))
-    with pytest.raises(SandboxError, match="was not ready after 1 s: namenode") as raised:
+    with pytest.raises(SandboxError, match=r"not ready after 1 s: .*namenode") as raised:
         sandboxes.start(home, nodes=1, limit_s=1.0)
-    assert "its log:\nthinking" in str(raised.value)
+    assert "namenode's log:\nthinking" in str(raised.value)
     assert nothing_left(home)
