@@ -269,24 +269,26 @@ class Course:
             return []
         if message.HasField("save_done"):
             out = self.saver.save_done(member, message.save_done)
-            return out + self._retry_cut() if message.save_done.error else out
+            given_up = bool(message.save_done.error and out)  # not the error of an earlier cut
+            return out + self._retry_cut() if given_up else out
         out, error = self.saver.export_done(member, message.export_done)
         return out + self._export_failed(error) if error else out
 
     def manifest_written(self, cut: int, error: str, now: float) -> list[Action]:
         """A cut's manifest is in place, or not."""
-        if self.saver is None or self.ledger is None or self.saver.cuts.open is None:
-            return []
+        begun = self.saver.cuts.open if self.saver is not None else None
+        if self.saver is None or begun is None or begun.number != cut:
+            return []  # it was given up meanwhile
         if error:
             return self.saver.abandon(error) + self._retry_cut()
-        reason = self.saver.cuts.open.reason
-        done = [d.to_pb() for d in done_splits(self.saver.open_ledger(), self._train)]
+        ledger = self.saver.open_ledger()
+        done = [d.to_pb() for d in done_splits(ledger, self._train)]
         out = self.saver.durable(cut, done, now)
         if out:
             self._tries.pop("cut", None)
-        if out and reason == steps.EPOCH_END:
-            self.history.cut_epoch = self.ledger.epoch
-            out += self.saver.audit(self.ledger.rows)
+        if out and begun.reason == steps.EPOCH_END:
+            self.history.cut_epoch = ledger["epoch"]
+            out += self.saver.audit(sum(ledger["rows_of_epoch"]))
         return out
 
     def _retry_cut(self) -> list[Action]:
