@@ -1,0 +1,64 @@
+"""Whole jobs under random mishaps: they end, and every batch is in the model once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from job_world import World
+
+from yarnps.am.config import Config
+from yarnps.spec import load
+
+
+def config(folder: Path, **block: Any) -> Config:
+    """A job that never runs out of restarts."""
+    size = {"memory": "1 GiB", "vcores": 1}
+    document = {
+        "name": "simulated",
+        "services": {
+            "server": {"instances": 2, "resources": size, "max_restarts": -1},
+            "worker": {
+                "instances": 3,
+                "resources": size,
+                "max_restarts": -1,
+                "script": "python train.py",
+            },
+        },
+        "yarnps": {
+            "data": {"train": "/in/*", "test": "/in/*", "format": "libsvm"},
+            "train": {"epochs": 3, "audit": True},
+            "checkpoint": {"every": "5 s"},
+            "silence": "15 s",
+            "model": {"path": "/model"},
+            **block,
+        },
+    }
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return Config(load(path, site=[]), "app", 1, "/job", "/model", b"secret", "1")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_batch_once_whatever_dies(seed: int, tmp_path: Path) -> None:
+    world = World(seed, config(tmp_path))
+    world.run()
+    world.check_end(model_epoch=3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_model_is_written(seed: int, tmp_path: Path) -> None:
+    stop = {"metric": "test_loss", "patience": 5}
+    world = World(seed, config(tmp_path, stop=stop))
+    world.run()
+    world.check_end(model_epoch=2)
+
+
+def test_without_mishaps_it_takes_no_longer_than_the_work(tmp_path: Path) -> None:
+    world = World(1, config(tmp_path), mishaps_s=1e9, limit_s=120)
+    world.harmless = True
+    world.run()
+    world.check_end(model_epoch=3)
+    assert not [log for _, log in world.logs if log.kind in ("death", "replay", "save_failed")]
