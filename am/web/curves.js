@@ -3,8 +3,8 @@
 import { arrange, byId, draw, make, setAttribute, setText, show } from "./dom.js";
 import { known, metric, tickTime, ticks, time, timeTicks, utc } from "./format.js";
 
-const HEIGHT = 132;
-const PAD = { left: 52, right: 14, top: 16, bottom: 22 };
+const HEIGHT = 140;
+const PAD = { left: 52, right: 14, top: 16, bottom: 24 };
 // Up to so many points each carries its value; beyond, the newest and the best do.
 const VALUES_SHOWN = 6;
 const DOTS_SHOWN = 60;

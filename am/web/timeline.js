@@ -9,7 +9,7 @@ const RATE_HEIGHT = 128;
 const LANE_HEIGHT = 20;
 const AXIS_HEIGHT = 20;
 const PAD = { left: 58, right: 14, top: 8 };
-const TICK_PX = 84;
+const TICK_PX = 64;
 // Marks nearer than this to each other become one, with a number that needs room, too: 500 grants
 // at the start of a job are one thing that happened.
 const APART_PX = 14;

@@ -1,0 +1,53 @@
+"""What tests of several folders share: one real browser."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from browsing import LIMIT_S, Browser
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests of a run."""
+    programs = [shutil.which("chromium"), shutil.which("chromedriver")]
+    if not all(programs):
+        pytest.fail("the page is tested in a browser: apt-get install chromium chromium-driver")
+    folder = tempfile.mkdtemp(prefix="yarnps-browser-")
+    options = Options()
+    options.binary_location = str(programs[0])
+    for flag in (*FLAGS, f"--user-data-dir={folder}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(programs[1])))
+    try:
+        driver.set_page_load_timeout(LIMIT_S)
+        yield Browser(driver)
+    finally:
+        driver.quit()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """The browser at a desk, in daylight; on an empty page after the test."""
+    chromium.screen(1280)
+    yield chromium
+    chromium.driver.get("about:blank")
