@@ -52,15 +52,16 @@ def _rendered(job: Any) -> Any:
     if job.block is None:
         return render(job)
     environment = environments.describe(job.block.environment)
-    ours = {submission.PACKAGE_FOLDER: "<yarnps, as an archive>"}
+    files = {**environment.files, submission.PACKAGE_FOLDER: "<yarnps, as an archive>"}
+    script = environment.script()
     job_file = {JOB_FILE: "<the job file, as checked>"}
     return render(
         job,
         RenderParts(
-            files={**environment.files, **ours},
-            master_files={**environment.master_files, **ours, **job_file},
-            setup=environment.script(),
-            master_setup=environment.master_script(),
+            files=files,
+            master_files={**files, **job_file},
+            setup=script,
+            master_setup=script,
             python='"$PYTHON"',
             master_python='"$PYTHON"',
             env=environment.env,

@@ -31,17 +31,33 @@ from yarnps.client.output import Say, size
 
 ENV_FOLDER = "yarnps_env"
 ARCHIVES = ("tar.gz", "tgz", "zip")
-# In the AM's container the archive comes as a file, and is unpacked by the script: what YARN does
-# before it starts an AM counts against the AM's expiry, and unpacking an environment takes long.
-MASTER_ARCHIVE = "yarnps_env.tar.gz"
-MASTER_UNPACK = f"mkdir {ENV_FOLDER} && tar -xzf {MASTER_ARCHIVE} -C {ENV_FOLDER} || exit 1"
+ARCHIVE_FILE = "yarnps_env.tar.gz"
 ENV_REMEDY = (
     "set yarnps.environment to venv:///path, conda://name or an archive, which travel with the job"
 )
 
+# The archive comes as a file and is unpacked here, once per node into the application's own folder
+# (YARN removes that with the application). YARN could unpack it; but that counts against the AM's
+# expiry, and a node without Hadoop's native library starts a `chmod` for each of 20,000 files.
+UNPACK = f"""\
+APP_DIR="${{LOCAL_DIRS%%,*}}"
+[ -n "$APP_DIR" ] && [ -w "$APP_DIR" ] || APP_DIR="$PWD"
+YARNPS_ENV="$APP_DIR/{ENV_FOLDER}"
+unpack() {{
+  [ ! -e "$YARNPS_ENV" ] || return 0
+  rm -rf "$YARNPS_ENV.new" && mkdir "$YARNPS_ENV.new" || return 1
+  tar -xzf {ARCHIVE_FILE} -C "$YARNPS_ENV.new" && mv "$YARNPS_ENV.new" "$YARNPS_ENV"
+}}
+if ! (flock -w 600 9 && unpack) 9> "$YARNPS_ENV.lock"; then
+  echo "yarnps: the environment could not be unpacked on $(hostname) in $APP_DIR" >&2
+  exit {exits.NO_ENVIRONMENT}
+fi"""
+
+# YARN unpacks zip files: not every node has a program for them.
+UNPACKED_BY_YARN = f'YARNPS_ENV="$PWD/{ENV_FOLDER}"'
+
 # Finds the interpreter of an unpacked archive, also when it has one folder around everything.
-UNPACKED = f"""\
-YARNPS_ENV="$PWD/{ENV_FOLDER}"
+ACTIVATE = f"""\
 for d in "$YARNPS_ENV"/*/; do
   [ -e "$YARNPS_ENV/bin/python" ] || [ ! -e "${{d}}bin/python" ] || YARNPS_ENV="${{d%/}}"
 done
@@ -87,20 +103,15 @@ class Environment:
     setup: tuple[str, ...]
     files: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-    master_files: Mapping[str, Any] = field(default_factory=dict)
 
     def script(self) -> tuple[str, ...]:
-        """The setup of a role's container, with the check that it works."""
+        """The setup with the check that it works."""
         values = {
             "remedy": ENV_REMEDY,
             "code": exits.NO_ENVIRONMENT,
             "needed": " ".join(interpreter.NEEDED),
         }
         return (*self.setup, CHECK % values)
-
-    def master_script(self) -> tuple[str, ...]:
-        """The same for the AM's container."""
-        return ((MASTER_UNPACK,) if MASTER_ARCHIVE in self.master_files else ()) + self.script()
 
 
 def prepare(wanted: str | None, folder: Path, cache: ArchiveCache | None, say: Say) -> Environment:
@@ -253,12 +264,11 @@ def _archive(wanted: str, folder: Path, cache: ArchiveCache | None) -> Environme
 def _unpacked(description: str, address: str | None) -> Environment:
     """An environment out of an archive at this address (None: not uploaded, only looked at)."""
     if address is None:
-        return Environment(description, (UNPACKED,))
-    files = {ENV_FOLDER: archive_file(address)}
-    master = dict(files)
-    if not address.endswith(".zip"):  # a node that can unpack tar.gz by itself is easily found
-        master = {MASTER_ARCHIVE: {**archive_file(address), "type": "FILE"}}
-    return Environment(description, (UNPACKED,), files, master_files=master)
+        return Environment(description, (UNPACK, ACTIVATE))
+    archive = archive_file(address)
+    if address.endswith(".zip"):
+        return Environment(description, (UNPACKED_BY_YARN, ACTIVATE), {ENV_FOLDER: archive})
+    return Environment(description, (UNPACK, ACTIVATE), {ARCHIVE_FILE: {**archive, "type": "FILE"}})
 
 
 def archive_file(address: str) -> dict[str, str]:

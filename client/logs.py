@@ -177,7 +177,13 @@ def _running(view: YarnView) -> Iterator[LogFile]:
         except (OSError, KeyError, ValueError):
             continue  # no container of the job is or was on this node
         for container in sorted(app.get("containerids") or ()):
-            listing = rm.get_json(f"{base}/containers/{container}/logs")
+            try:
+                listing = rm.get_json(f"{base}/containers/{container}/logs")
+            except (OSError, ValueError) as error:
+                raise ClusterError(
+                    f"the node manager does not list the logs of {container}: {node.web}: {error}",
+                    "Try again in a moment.",
+                ) from error
             for name in sorted({str(d["fileName"]) for d in _dicts(listing) if "fileName" in d}):
                 if LOG_NAMES.match(name):
                     url = f"{base}/containerlogs/{container}/{quote(name)}"

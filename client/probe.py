@@ -40,9 +40,9 @@ def probe(environment: str | None, folder: Path, queue: str, say: Say) -> Iterat
         "tags": ["yarnps-probe"],
         "master": {
             "resources": {"memory": "512 MiB", "vcores": VCORES},
-            "files": dict(ready.master_files),
+            "files": dict(ready.files),
             "env": dict(ready.env),
-            "script": "\n".join([*ready.master_script(), SCRIPT]),
+            "script": "\n".join([*ready.script(), SCRIPT]),
         },
     }
     started = time.monotonic()

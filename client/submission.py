@@ -192,14 +192,16 @@ def prepare(spec: Job, say: Say) -> Prepared:
     cache = ArchiveCache(f"{base}/{CACHE}", say)
     environment = environments.prepare(spec.block.environment, spec.folder, cache, say)
     ours = environments.archive_file(cache.put_bytes(package.archive(), "zip", "yarnps"))
+    files = {**environment.files, PACKAGE_FOLDER: ours}
+    script = environment.script()
     job_dir = _full_address(spec.block.job_dir) if spec.block.job_dir else ""
     job_dir = job_dir or f"{base}/{JOB_DIRS}/{{app}}"
     return Prepared(
         RenderParts(
-            files={**environment.files, PACKAGE_FOLDER: ours},
-            master_files={**environment.master_files, PACKAGE_FOLDER: ours},
-            setup=environment.script(),
-            master_setup=(*environment.master_script(), _export("YARNPS_JOB_DIR", job_dir)),
+            files=files,
+            master_files=files,
+            setup=script,
+            master_setup=(*script, _export("YARNPS_JOB_DIR", job_dir)),
             python='"$PYTHON"',
             master_python='"$PYTHON"',
             env=environment.env,

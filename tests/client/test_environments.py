@@ -97,11 +97,8 @@ def test_docker_is_yarns_runtime(tmp_path: Path) -> None:
         environments.local_python("docker://lab/yarnps:1", tmp_path)
 
 
-@pytest.mark.parametrize("inside", ["", "myenv/"])
-def test_an_archive_is_found_and_activated_with_or_without_a_folder_around_it(
-    inside: str, tmp_path: Path, cache: ArchiveCache
-) -> None:
-    path = tmp_path / "env.tar.gz"
+def an_archive(path: Path, inside: str = "") -> None:
+    """An environment whose Python is the one that runs the tests."""
     with tarfile.open(path, "w:gz") as tar:
         for name, text in (
             ("bin/activate", "export WAS_ACTIVATED=yes\n"),
@@ -110,12 +107,24 @@ def test_an_archive_is_found_and_activated_with_or_without_a_folder_around_it(
             info = tarfile.TarInfo(inside + name)
             info.size, info.mode = len(text), 0o755
             tar.addfile(info, io.BytesIO(text.encode()))
+
+
+def a_container(ready: environments.Environment, folder: Path) -> Path:
+    """A container's folder with its files in it."""
+    folder.mkdir(parents=True)
+    ((name, file),) = ready.files.items()
+    assert (file["type"], file["visibility"]) == ("FILE", "PRIVATE")
+    shutil.copy(file["source"].removeprefix("file://"), folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("inside", ["", "myenv/"])
+def test_an_archive_is_found_and_activated_with_or_without_a_folder_around_it(
+    inside: str, tmp_path: Path, cache: ArchiveCache
+) -> None:
+    an_archive(tmp_path / "env.tar.gz", inside)
     ready = environments.prepare("env.tar.gz", tmp_path, cache, print)
-    file = ready.files["yarnps_env"]
-    assert (file["type"], file["visibility"]) == ("ARCHIVE", "PRIVATE")
-    with tarfile.open(file["source"].removeprefix("file://")) as tar:
-        tar.extractall(tmp_path / "container" / "yarnps_env")
-    container = tmp_path / "container"
+    container = a_container(ready, tmp_path / "container")
     done = run((*ready.script(), 'echo "activated: $WAS_ACTIVATED"'), container)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -124,23 +133,36 @@ def test_an_archive_is_found_and_activated_with_or_without_a_folder_around_it(
     ]
 
 
-def test_the_am_unpacks_by_itself_after_it_has_registered(
+def test_the_containers_of_an_application_share_what_is_unpacked(
     tmp_path: Path, cache: ArchiveCache
 ) -> None:
-    with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as tar:
-        text = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
-        info = tarfile.TarInfo("bin/python")
-        info.size, info.mode = len(text), 0o755
-        tar.addfile(info, io.BytesIO(text.encode()))
+    an_archive(tmp_path / "env.tar.gz")
     ready = environments.prepare("env.tar.gz", tmp_path, cache, print)
-    (name,) = ready.master_files
-    assert ready.master_files[name]["type"] == "FILE"
-    container = tmp_path / "container"
-    container.mkdir()
-    shutil.copy(ready.master_files[name]["source"].removeprefix("file://"), container / name)
-    done = run(ready.master_script(), container)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"python is {container}/yarnps_env/bin/python\n"
+    shared = tmp_path / "appcache"
+    shared.mkdir()
+    (shared / "yarnps_env.new").mkdir()  # what a container that was killed has left
+    folders = [a_container(ready, tmp_path / f"container_{n}") for n in range(3)]
+    script = "\n".join([*ready.script(), 'echo "$PYTHON"'])
+    environ = {"PATH": "/usr/bin:/bin", "LOCAL_DIRS": f"{shared},/data2"}
+    running = [
+        subprocess.Popen(
+            ["bash", "-c", script], cwd=f, env=environ, stdout=subprocess.PIPE, text=True
+        )
+        for f in folders
+    ]
+    for process in running:
+        out, _ = process.communicate(timeout=60)
+        assert (process.returncode, out) == (0, f"{shared}/yarnps_env/bin/python\n")
+    assert sorted(p.name for p in shared.iterdir()) == ["yarnps_env", "yarnps_env.lock"]
+    assert not list(tmp_path.glob("container_*/yarnps_env"))
+
+
+def test_a_broken_archive_is_named(tmp_path: Path, cache: ArchiveCache) -> None:
+    (tmp_path / "env.tar.gz").write_bytes(b"not an archive")
+    ready = environments.prepare("env.tar.gz", tmp_path, cache, print)
+    done = run(ready.script(), a_container(ready, tmp_path / "container"))
+    assert done.returncode == exits.NO_ENVIRONMENT
+    assert "the environment could not be unpacked" in done.stderr
 
 
 def test_content_is_uploaded_once(cache: ArchiveCache, told: list[str], tmp_path: Path) -> None:
