@@ -8,6 +8,7 @@ environment: ``YARNPS_CLUSTER`` (yarn or local), ``YARNPS_APPLICATION`` (local o
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -20,9 +21,9 @@ from yarnps.am.clusters import connect
 from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
 from yarnps.am.shell import Shell
-from yarnps.am.supervisor import ENDED_MARK, EXIT_ATTEMPT_OVER, EXIT_ENDED
+from yarnps.am.supervisor import EXIT_ATTEMPT_OVER, EXIT_ENDED
 from yarnps.files import home_address, open_files
-from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, JOB_JSON, JOB_YAML, JobDir
+from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, JOB_JSON, JOB_YAML, OUTCOME, JobDir
 from yarnps.spec import Job, masked_job
 from yarnps.status import Outcome
 
@@ -65,7 +66,7 @@ def full_address(address: str) -> str:
 def prepare(config: Config, job_dir: JobDir, folder: Path) -> Outcome | None:
     """Claim the job directory. Returns the outcome when the job has ended for good already."""
     job_dir.create()
-    ended = job_dir.read_json("outcome.json")
+    ended = job_dir.read_json(OUTCOME)
     if ended is not None:
         return Outcome(**ended)
     if job_dir.newest_attempt() < config.attempt:
@@ -95,26 +96,19 @@ async def serve(folder: Path) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, shell.kill, "a signal", signal.Signals(number).name)
+    shell.recall()
     where = await shell.listen()
     await asyncio.to_thread(job_dir.write_json, AM_JSON, where)
     outcome = await shell.run()
     if outcome is None:
         return EXIT_ATTEMPT_OVER
-    (folder / ENDED_MARK).touch()
-    await asyncio.to_thread(clean_up, job_dir)
     await cluster.close()
     return EXIT_ENDED
 
 
-def clean_up(job_dir: JobDir) -> None:
-    """Keys and addresses are of no use after the end."""
-    for name in (AM_JSON, AM_CERTIFICATE, AM_KEY):
-        if job_dir.exists(name):
-            job_dir.files.delete(job_dir.inside(name))
-
-
 def main() -> None:
     """Entry point."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname).1s %(name)s: %(message)s",

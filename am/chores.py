@@ -13,7 +13,7 @@ from yarnps.am.inputs import Broken, Listed
 from yarnps.causes import Cause
 from yarnps.data import DataSettings, Listing, list_input
 from yarnps.files import open_files
-from yarnps.jobdir import CUTS, MANIFEST, JobDir
+from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, CUTS, MANIFEST, JobDir
 
 logger = logging.getLogger(__name__)
 
@@ -99,3 +99,10 @@ def remove_leftovers(config: Config) -> list[str]:
         files.delete(info.path, recursive=True)
         gone.append(info.path)
     return gone
+
+
+def remove_keys(job_dir: JobDir) -> None:
+    """Keys and addresses are of no use after the end."""
+    for name in (AM_JSON, AM_CERTIFICATE, AM_KEY):
+        if job_dir.exists(name):
+            job_dir.files.delete(job_dir.inside(name))

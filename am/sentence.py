@@ -33,7 +33,11 @@ def sentence(status: Status) -> str:
     if status.outcome is not None:
         return _ended(status)
     if status.state == "STARTING":
-        return "Starting: " + ("; ".join(status.waits) or "the input is being listed") + "."
+        return (
+            "Starting: "
+            + ("; ".join(status.waits) or "the input and the servers are being got ready")
+            + "."
+        )
     if status.state == "TRAINING":
         return _with_waits(_training(status), status)
     if status.state == "EVALUATING":

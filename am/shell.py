@@ -38,11 +38,11 @@ from yarnps.am.job import JobMachine
 from yarnps.am.journal import Journal, replay
 from yarnps.am.outcome import diagnostics
 from yarnps.am.service import Link, Service
-from yarnps.am.supervisor import TICK_S, Ticker
+from yarnps.am.supervisor import ENDED_MARK, TICK_S, Ticker
 from yarnps.am.telemetry import Telemetry
 from yarnps.am.view import Surroundings
 from yarnps.am.web.server import Page
-from yarnps.jobdir import JobDir
+from yarnps.jobdir import OUTCOME, STATUS, JobDir
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json
 
@@ -125,17 +125,15 @@ class Shell:
         return None if self._superseded else await self._finish()
 
     def _begin(self) -> None:
-        """Start, or come back with the journal's help."""
+        """Start, or go on where the process before this one was ended."""
         if self._returning:
-            self._replay()
-        self._journal = Journal(self._journal_path)
-        if not self._returning:
+            self._spawn(self._return())
+        else:
             self._spawn(self._start())
             self._spawn(self._list_input())
-            return
-        self._spawn(self._return())
 
-    def _replay(self) -> None:
+    def recall(self) -> None:
+        """Learn from the journal what an earlier process knew; before anyone can call."""
         count = 0
         for record in replay(self._journal_path):
             if "snapshot" in record:
@@ -147,7 +145,8 @@ class Shell:
             self._am_restarts += isinstance(event, i.Reconciled)
             self.machine.handle(event, record["now"])
             count += 1
-        self._am_restarts += 1
+        self._am_restarts += self._returning
+        self._journal = Journal(self._journal_path)
         logger.info("journal: %d inputs replayed", count)
 
     async def _start(self) -> None:
@@ -174,22 +173,25 @@ class Shell:
         assert outcome is not None
         await asyncio.to_thread(self._leave_word, outcome)
         await self._agents_gone()
-        state: Any = outcome.state
-        await self.cluster.finish(state, diagnostics(outcome))
         await self.service.stop()
         if self.page is not None:
             await self.page.stop()
+        # On YARN this process is ended together with the application: nothing comes after.
+        state: Any = outcome.state
+        await self.cluster.finish(state, diagnostics(outcome))
         return outcome
 
     def _leave_word(self, outcome: Outcome) -> None:
         """The outcome goes first: with it in place no attempt runs this job again."""
-        self.job_dir.write("outcome.json", to_json(outcome).encode())
-        self.job_dir.write("status.json", to_json(self.status()).encode())
+        self.job_dir.write(STATUS, to_json(self.status()).encode())
+        self.job_dir.write(OUTCOME, to_json(outcome).encode())
+        (self._folder / ENDED_MARK).touch()
         self._send_events()
         try:
             chores.remove_leftovers(self.config)
+            chores.remove_keys(self.job_dir)
         except YarnpsError as error:
-            logger.warning("folders beside the model could not be removed: %s", error)
+            logger.warning("what is of no use any more could not be removed: %s", error)
 
     async def _agents_gone(self) -> None:
         """Agents that were told to exit get a moment to do so by themselves."""
@@ -363,7 +365,7 @@ class Shell:
             self.events.put_back(lines)
 
     async def _write_status(self) -> None:
-        await self._attempt(self.job_dir.write, "status.json", to_json(self.status()).encode())
+        await self._attempt(self.job_dir.write, STATUS, to_json(self.status()).encode())
 
     async def _check_attempt(self) -> None:
         """A newer attempt's marker: this one stops at once, and touches nothing more."""

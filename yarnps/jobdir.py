@@ -72,12 +72,7 @@ class JobDir:
 
     def write(self, name: str, data: bytes, *, mode: int | None = None) -> None:
         """Replace a file: a reader sees the old content or the new, never half of it."""
-        temporary = self.inside(f".{name.replace('/', '_')}.new")
-        self.files.write_bytes(temporary, data, overwrite=True, mode=mode)
-        target = self.inside(name)
-        if self.files.exists(target):
-            self.files.delete(target)
-        self.files.rename(temporary, target)
+        self.files.write_bytes(self.inside(name), data, overwrite=True, mode=mode)
 
     def read_json(self, *names: str) -> dict[str, Any] | None:
         """The parsed content of a file, or None when there is none."""
