@@ -132,7 +132,8 @@ class Sandbox:
 
     def daemons(self) -> dict[str, ProcessId]:
         """Return the daemons that run, by name."""
-        return daemons_of(self.home)
+        known = daemon_names(self._state.settings.nodes)
+        return {name: p for name, p in daemons_of(self.home).items() if name in known}
 
     def log(self, daemon: str) -> Path:
         """Return the log file of a daemon."""

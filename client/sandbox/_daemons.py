@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from yarnps.client.sandbox._archive import archive_options
 from yarnps.client.sandbox._conf import MASTER_ROLE
 from yarnps.client.sandbox._jars import Hadoop
 from yarnps.client.sandbox._java import Java
@@ -83,17 +84,19 @@ def daemon_command(
 ) -> list[str]:
     """Return a daemon's command line, which names its home and itself."""
     kind = KINDS[kind_of(daemon)]
-    conf = _conf(layout, daemon)
+    conf, hadoop = _conf(layout, daemon), Hadoop("", Path(state.hadoop))
     return [
         str(java.program),
         f"{HOME_MARK}{layout.home}",
         f"{NAME_MARK}{daemon}",
         f"-Xmx{kind.heap_mb}m",
         *jvm_options(java),
+        *archive_options(layout, hadoop, java, daemon),
         f"-Djava.io.tmpdir={layout.tmp(daemon)}",
         f"-Dlog4j.configuration=file:{conf}/log4j.properties",
         "-cp",
-        ":".join((str(conf), *Hadoop("", Path(state.hadoop)).classpath)),
+        # An archive of classes fits only where the same jars stand first.
+        ":".join((*hadoop.jar_files, str(hadoop.classes), str(conf))),
         kind.main,
         *arguments,
     ]

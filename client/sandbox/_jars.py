@@ -50,13 +50,13 @@ class Hadoop(NamedTuple):
 
     @property
     def classes(self) -> Path:
-        """A class path folder that must stand before the jars."""
+        """A class path folder with what the jars lack."""
         return self.folder / "classes"
 
     @property
-    def classpath(self) -> tuple[str, ...]:
-        """Every class path entry, in an order that is the same in each run."""
-        return (str(self.classes), *(str(jar) for jar in sorted(self.jars.glob("*.jar"))))
+    def jar_files(self) -> tuple[str, ...]:
+        """Every jar, in an order that is the same in each run."""
+        return tuple(str(jar) for jar in sorted(self.jars.glob("*.jar")))
 
 
 def cache_folder() -> Path:

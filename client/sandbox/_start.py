@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from yarnps.client.sandbox._archive import make_archive
 from yarnps.client.sandbox._conf import write_conf
 from yarnps.client.sandbox._core import (
     READY_LIMIT_S,
@@ -233,6 +234,7 @@ def _start_once(
     _make_folders(state)
     state = replace(state, ready=True)
     write_state(layout, state)
+    make_archive(layout, state, java)
     return Sandbox(layout.home, state)
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hdfs_native
@@ -89,6 +90,17 @@ def test_pages_have_their_style(sandbox: Sandbox) -> None:
         with opener.open(sandbox.rm_page + path, timeout=20) as answer:
             assert answer.status == 200
             assert len(answer.read()) > 1000
+
+
+def test_daemons_share_parsed_classes_or_record_them(sandbox: Sandbox) -> None:
+    process = sandbox.daemons()["resourcemanager"]
+    arguments = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
+    shared = [a.partition("=")[2] for a in arguments if a.startswith("-XX:SharedArchiveFile=")]
+    if shared:
+        assert f" {shared[0]}\n" in Path(f"/proc/{process.pid}/maps").read_text()
+    else:
+        recorded = (sandbox.home / "tmp" / "resourcemanager.classes").read_text()
+        assert "\norg/apache/hadoop/yarn/server/resourcemanager/ResourceManager\n" in recorded
 
 
 def hdfs_dfs(*arguments: str, stdin: bytes | None = None) -> bytes:
