@@ -284,13 +284,15 @@ class Job:
         if self._told_failure:
             return
         self._told_failure = True
-        text = str(error).strip() or type(error).__name__
-        first = text.splitlines()[0]
-        named = first if isinstance(error, YarnpsError) else f"{type(error).__name__}: {first}"
+        if isinstance(error, YarnpsError):
+            text = f"{error.what}. {error.remedy}" if error.remedy else error.what
+        else:
+            text = (str(error).strip() or type(error).__name__).splitlines()[0]
         self._link.send(
             pb.FromRole(
                 failed=pb.RoleFailed(
-                    error=named,
+                    # One line: it is part of sentences. The kind decides what is said about it.
+                    error=f"{type(error).__name__}: {' '.join(text.split())}",
                     traceback="".join(traceback.format_exception(error)),
                     user_error=isinstance(error, InputError),
                 )
