@@ -30,9 +30,18 @@ def mix(key):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def unmix(h):  # type: ignore[no-untyped-def]
+    """The number whose hash this is: the multipliers are the inverses of those in `mix`."""
+    h = (h ^ (h >> np.uint64(31)) ^ (h >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
+    h = (h ^ (h >> np.uint64(27)) ^ (h >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+    h = h ^ (h >> np.uint64(30)) ^ (h >> np.uint64(60))
+    return h - np.uint64(0x9E3779B97F4A7C15)
+
+
+@inlined
 def shard_of(h, bits):  # type: ignore[no-untyped-def]
-    """The top `bits` of a hash; two shifts, because one of 64 is not defined (bits = 0)."""
-    return (h >> np.uint64(1)) >> np.uint64(63 - bits)
+    """The top `bits` of a hash."""
+    return h >> np.uint64(64 - bits)
 
 
 @jit
@@ -107,10 +116,10 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def shard_bits(shards: int) -> int:
-    """log2 of the number of shards, which is a power of two."""
+    """log2 of the number of shards, a power of two above 1 (an index needs one spare bit)."""
     bits = shards.bit_length() - 1
-    if shards < 1 or shards != 1 << bits:
-        raise ValueError(f"{shards} shards: not a power of two")
+    if shards < 2 or shards != 1 << bits:
+        raise ValueError(f"{shards} shards: not a power of two from 2 on")
     return bits
 
 

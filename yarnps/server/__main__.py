@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 
-from yarnps._errors import YarnpsError
+from yarnps._errors import ClusterError, YarnpsError
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import RoleChannel
 
@@ -41,7 +41,8 @@ def main() -> int:
         failed = pb.RoleFailed(
             error=f"{type(error).__name__}: {error}",
             traceback=traceback.format_exc(),
-            user_error=isinstance(error, YarnpsError),
+            # A cluster that is away now may be back at the next start.
+            user_error=isinstance(error, YarnpsError) and not isinstance(error, ClusterError),
         )
         channel.send(pb.FromRole(failed=failed))
         return 1

@@ -1,10 +1,13 @@
 """The hash index of a sparse table, and the initial values of rows.
 
-The index keeps one segment of `capacity` slots per owned shard. A key's home in its segment is
-``(f * capacity) >> 32`` where f are the 32 hash bits below the shard's, so that keys in the order
-of their shards walk through memory, and a larger index is filled by reading the old one from
-front to back. A slot is ``f << 32 | row``; row 0 means: empty. Row 0 of a table therefore belongs
-to no key; it holds zeros, and a key that has no row is gathered from it.
+The index keeps one segment of `capacity` slots per owned shard. A key's hash is a bijection of the
+key, and its top bits are the shard's, so a slot's tag (the other bits, and a 1 that says: taken)
+is the key itself, and finding a key touches no other memory than its segment. A key's home is
+``(t * capacity) >> 32`` where t are the tag's top 32 bits: keys in the order of their shards walk
+through memory, and a larger index is filled by reading the old one from front to back.
+
+`rows` has the row of each slot. Row 0 of a table belongs to no key; it holds zeros, and a key that
+has no row is gathered from it.
 """
 
 from __future__ import annotations
@@ -12,17 +15,17 @@ from __future__ import annotations
 import numpy as np
 
 from yarnps._kernels import inlined, jit
-from yarnps.protocol.shards import mix, shard_of
+from yarnps.protocol.shards import mix, shard_of, unmix
 
-_ROW = np.uint64(0xFFFFFFFF)
 _H32 = np.uint64(32)
+_ONE = np.uint64(1)
 
 # Initial values: kinds of distribution.
 ZEROS, UNIFORM, NORMAL = 0, 1, 2
 
 
 @jit
-def find(keys, sections, places, slots, capacity, row_keys, bits, rows):  # type: ignore[no-untyped-def]
+def find(keys, sections, places, tags, rows_of, capacity, bits, rows):  # type: ignore[no-untyped-def]
     """Look keys up; ``rows[i]`` becomes the row, or 0.
 
     Returns (number of keys without a row, number of keys that are not of the stated shard).
@@ -35,19 +38,18 @@ def find(keys, sections, places, slots, capacity, row_keys, bits, rows):  # type
         shard = np.uint64(sections[s, 0])
         base = places[sections[s, 0]] * capacity
         for _ in range(sections[s, 1]):
-            key = keys[i]
-            h = mix(np.uint64(key))
+            h = mix(np.uint64(keys[i]))
             wrong += shard_of(h, bits) != shard
-            f = (h << np.uint64(bits)) >> _H32
-            at = np.int64((f * size) >> _H32)
+            tag = (h << np.uint64(bits)) | _ONE
+            at = np.int64(((tag >> _H32) * size) >> _H32)
             row = np.int64(0)
             while True:
-                slot = slots[base + at]
-                if slot == 0:
-                    missing += 1
+                found = tags[base + at]
+                if found == tag:
+                    row = np.int64(rows_of[base + at])
                     break
-                if (slot >> _H32) == f and row_keys[np.int64(slot & _ROW)] == key:
-                    row = np.int64(slot & _ROW)
+                if found == 0:
+                    missing += 1
                     break
                 at += 1
                 if at == capacity:
@@ -58,7 +60,7 @@ def find(keys, sections, places, slots, capacity, row_keys, bits, rows):  # type
 
 
 @jit
-def insert(keys, sections, places, slots, capacity, row_keys, bits, rows, used, next_row):  # type: ignore[no-untyped-def]
+def insert(keys, sections, places, tags, rows_of, capacity, bits, rows, used, next_row):  # type: ignore[no-untyped-def]
     """Give every key whose row is 0 the next row. There must be room. Returns the next free row."""
     i = 0
     size = np.uint64(capacity)
@@ -67,25 +69,18 @@ def insert(keys, sections, places, slots, capacity, row_keys, bits, rows, used, 
         base = place * capacity
         for _ in range(sections[s, 1]):
             if rows[i] == 0:
-                key = keys[i]
-                h = mix(np.uint64(key))
-                f = (h << np.uint64(bits)) >> _H32
-                at = np.int64((f * size) >> _H32)
-                while True:
-                    slot = slots[base + at]
-                    if slot == 0:
-                        slots[base + at] = (f << _H32) | np.uint64(next_row)
-                        row_keys[next_row] = key
-                        rows[i] = next_row
-                        used[place] += 1
-                        next_row += 1
-                        break
-                    if (slot >> _H32) == f and row_keys[np.int64(slot & _ROW)] == key:
-                        rows[i] = np.int64(slot & _ROW)
-                        break
+                tag = (mix(np.uint64(keys[i])) << np.uint64(bits)) | _ONE
+                at = np.int64(((tag >> _H32) * size) >> _H32)
+                while tags[base + at] != 0 and tags[base + at] != tag:
                     at += 1
                     if at == capacity:
                         at = 0
+                if tags[base + at] == 0:
+                    tags[base + at] = tag
+                    rows_of[base + at] = next_row
+                    used[place] += 1
+                    next_row += 1
+                rows[i] = np.int64(rows_of[base + at])
             i += 1
     return next_row
 
@@ -103,29 +98,33 @@ def missing_of(rows, sections, counts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def rebuild(old, old_capacity, new, capacity, places):  # type: ignore[no-untyped-def]
+def rebuild(tags, rows_of, old_capacity, new_tags, new_rows, capacity, places):  # type: ignore[no-untyped-def]
     """Fill a larger index (zeros) from a smaller one."""
     size = np.uint64(capacity)
     for place in range(places):
         base = place * capacity
         for j in range(place * old_capacity, (place + 1) * old_capacity):
-            slot = old[j]
-            if slot != 0:
-                at = np.int64(((slot >> _H32) * size) >> _H32)
-                while new[base + at] != 0:
+            tag = tags[j]
+            if tag != 0:
+                at = np.int64(((tag >> _H32) * size) >> _H32)
+                while new_tags[base + at] != 0:
                     at += 1
                     if at == capacity:
                         at = 0
-                new[base + at] = slot
+                new_tags[base + at] = tag
+                new_rows[base + at] = rows_of[j]
 
 
 @jit
-def rows_of_segment(slots, start, end, out):  # type: ignore[no-untyped-def]
-    """The rows that a segment points to; returns how many."""
+def read_segment(tags, rows_of, start, end, shard, bits, keys, rows):  # type: ignore[no-untyped-def]
+    """The keys and rows of a shard's segment; returns how many."""
     n = 0
+    top = np.uint64(shard) << np.uint64(64 - bits)
     for j in range(start, end):
-        if slots[j] != 0:
-            out[n] = np.int64(slots[j] & _ROW)
+        tag = tags[j]
+        if tag != 0:
+            keys[n] = np.int64(unmix(top | ((tag ^ _ONE) >> np.uint64(bits))))
+            rows[n] = np.int64(rows_of[j])
             n += 1
     return n
 

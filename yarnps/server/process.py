@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -92,7 +93,7 @@ class ServerProcess:
         router.setsockopt(zmq.HEARTBEAT_IVL, 10_000)
         router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 60_000)
         address = _bind(router, self._begin.bind_address or "127.0.0.1")
-        loaded = load_shards(self._service.store, self._begin.load)
+        loaded = self._load()
         self._set_members(self._begin.members)
         if self._begin.load.cut >= 0 or self._begin.incarnation.start > 0:
             self._service.clocks.wait_for(self._begin.members.incarnations)
@@ -106,6 +107,25 @@ class ServerProcess:
         self._serve(router)
         router.close()
         context.term()
+
+    def _load(self) -> int:
+        """Load the shards, and say meanwhile that this process is not frozen."""
+        loaded = threading.Event()
+
+        def speak() -> None:
+            while not loaded.wait(STATS_S):
+                try:
+                    self._channel.send(pb.FromRole(stats=pb.Stats()))
+                except OSError:
+                    exit_without_agent()
+
+        thread = threading.Thread(target=speak, name="loading", daemon=True)
+        thread.start()
+        try:
+            return load_shards(self._service.store, self._begin.load)
+        finally:
+            loaded.set()
+            thread.join()
 
     def _memory_limit(self) -> int | None:
         """Bytes for tables: this process's share of its container's memory."""

@@ -79,10 +79,10 @@ class SparseTable:
     def clear(self) -> None:
         """Forget all rows."""
         self._capacity = _LEAST_CAPACITY
-        self._slots = np.zeros(self._segments * self._capacity, np.uint64)
+        self._tags = np.zeros(self._segments * self._capacity, np.uint64)
+        self._rows = np.zeros(self._segments * self._capacity, np.uint32)
         self._used = np.zeros(self._segments, np.int64)
         self._next = 1  # row 0 is nobody's: zeros
-        self._row_keys = np.zeros(_LEAST_ROWS, np.int64)
         self._values = np.zeros((_LEAST_ROWS, self._width), self.dtype)
 
     @property
@@ -91,7 +91,7 @@ class SparseTable:
 
     @property
     def nbytes(self) -> int:
-        return int(self._slots.nbytes + self._row_keys.nbytes + self._values.nbytes)
+        return self._tags.nbytes + self._rows.nbytes + self._values.nbytes
 
     def warm(self) -> None:
         """Compile (or load from the cache) every kernel that a request may need."""
@@ -146,10 +146,20 @@ class SparseTable:
     def copy_shard(self, shard: int) -> ShardRows:
         """All rows of a shard."""
         place = int(self._places[shard])
-        rows = np.empty(int(self._used[place]), np.int64)
+        count = int(self._used[place])
+        keys, rows = np.empty(count, np.int64), np.empty(count, np.int64)
         start = place * self._capacity
-        kernels.rows_of_segment(self._slots, start, start + self._capacity, rows)
-        return ShardRows(self._row_keys[rows], self._values[rows])
+        kernels.read_segment(
+            self._tags,
+            self._rows,
+            start,
+            start + self._capacity,
+            shard,
+            self._bits,
+            keys,
+            rows,
+        )
+        return ShardRows(keys, self._values[rows])
 
     def weights_of(self, states: NDArray[Any]) -> NDArray[Any]:
         """The weights that rows of states stand for."""
@@ -180,9 +190,9 @@ class SparseTable:
             keys,
             sections,
             self._places,
-            self._slots,
+            self._tags,
+            self._rows,
             self._capacity,
-            self._row_keys,
             self._bits,
             rows,
         )
@@ -201,15 +211,15 @@ class SparseTable:
                 keys,
                 sections,
                 self._places,
-                self._slots,
+                self._tags,
+                self._rows,
                 self._capacity,
-                self._row_keys,
                 self._bits,
                 rows,
                 self._used,
                 first,
             )
-            self._initialise(first, self._next)
+            self._initialise(keys, rows, first)
         return rows
 
     def _make_room(self, rows: Int64s, sections: Sections, missing: int, room: int | None) -> None:
@@ -218,9 +228,9 @@ class SparseTable:
         wanted = self._used.copy()
         np.add.at(wanted, self._places[sections[:, 0]], counts)
         need = self._next + missing
-        short = max(0, need - len(self._row_keys)) * (8 + self._width * self.dtype.itemsize)
+        short = max(0, need - len(self._values)) * self._width * self.dtype.itemsize
         if int(wanted.max()) > self._capacity * _FULLEST:
-            short += self._slots.nbytes // 2
+            short += (self._tags.nbytes + self._rows.nbytes) // 2
         if room is not None and short > room:
             raise TableFull(
                 f"{missing} new rows of table {self.spec.name} need {short:,} bytes, "
@@ -234,26 +244,27 @@ class SparseTable:
         if fullest <= self._capacity * _FULLEST:
             return
         capacity = max(int(self._capacity * _GROWTH), int(fullest / _FULLEST) + 1)
-        slots = np.zeros(self._segments * capacity, np.uint64)
-        kernels.rebuild(self._slots, self._capacity, slots, capacity, self._segments)
-        self._slots, self._capacity = slots, capacity
+        tags = np.zeros(self._segments * capacity, np.uint64)
+        rows = np.zeros(self._segments * capacity, np.uint32)
+        kernels.rebuild(
+            self._tags, self._rows, self._capacity, tags, rows, capacity, self._segments
+        )
+        self._tags, self._rows, self._capacity = tags, rows, capacity
 
     def _grow_rows(self, need: int) -> None:
-        have = len(self._row_keys)
+        have = len(self._values)
         if need <= have:
             return
-        row_bytes = 8 + self._width * self.dtype.itemsize
-        step = min(have // 4, max(1, _GROWTH_BYTES // row_bytes))
-        size = max(need, have + step)
+        step = min(have // 4, max(1, _GROWTH_BYTES // (self._width * self.dtype.itemsize)))
         # realloc moves the pages of a large array; no view of the old memory is alive here.
-        self._row_keys.resize(size, refcheck=False)
-        self._values.resize((size, self._width), refcheck=False)
+        self._values.resize((max(need, have + step), self._width), refcheck=False)
 
-    def _initialise(self, first: int, end: int) -> None:
+    def _initialise(self, keys: Int64s, rows: Int64s, first: int) -> None:
+        """Give the rows from `first` on, which some of the keys have, their first values."""
         if isinstance(self.spec.init, Zeros) and self._zero_states():
             return  # new memory is zero
-        keys = self._row_keys[first:end]
-        self._values[first:end] = self.states_of(self._initial_rows(keys))
+        new = np.flatnonzero(rows >= first)
+        self._values[rows[new]] = self.states_of(self._initial_rows(keys[new]))
 
     def _zero_states(self) -> bool:
         return not self.states_of(np.zeros((1, self.dim), self.dtype)).any()
