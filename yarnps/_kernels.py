@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
+
 
 def _user() -> str:
     try:
@@ -20,25 +22,42 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _ensure_cache_dir() -> None:
-    """Give numba a folder that it can write: a package may be read-only, and HOME may not exist."""
-    if os.environ.get("NUMBA_CACHE_DIR") or os.access(Path(__file__).parent, os.W_OK):
-        return
+def _cache_dir() -> str:
+    """Where machine code is kept; "" for beside the source.
+
+    There it serves every process of this version of yarnps. On a node of a cluster that is each
+    container of the user's applications, as long as the node keeps the package that it has
+    unpacked; a folder of the application's own would start empty every time. A package may be
+    read-only, and HOME may not exist.
+    """
+    if os.environ.get("YARNPS_KERNEL_CACHE"):
+        return os.environ["YARNPS_KERNEL_CACHE"]
+    if os.access(Path(__file__).parent, os.W_OK):
+        return ""
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return os.environ["NUMBA_CACHE_DIR"]
     folder = Path(tempfile.gettempdir()) / f"yarnps-kernels-{_user()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    return str(folder)
 
 
-_ensure_cache_dir()
-
-import numba  # noqa: E402 (numba reads its environment when it is imported)
+CACHE_DIR = _cache_dir()
 
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile at the first call; the machine code is cached and runs without the GIL."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    return _compiled(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Like `jit`, for the small functions that kernels are made of."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")(function)
+    return _compiled(function, inline="always")
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    # numba's setting is for the user's own kernels; a function's place is fixed when it is made.
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, CACHE_DIR
+    try:
+        return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
+    finally:
+        numba.config.CACHE_DIR = before
