@@ -18,7 +18,7 @@ from pathlib import Path
 
 from yarnps._version import VERSION
 from yarnps.am.clusters import connect
-from yarnps.am.clusters.base import Cluster
+from yarnps.am.clusters.base import Cluster, FinalState
 from yarnps.am.config import Config
 from yarnps.am.shell import Shell
 from yarnps.am.supervisor import EXIT_ATTEMPT_OVER, EXIT_ENDED
@@ -88,7 +88,7 @@ async def serve(folder: Path) -> int:
     job_dir = JobDir(config.job_dir)
     ended = await asyncio.to_thread(prepare, config, job_dir, folder)
     if ended is not None:
-        state = "SUCCEEDED" if ended.state == "SUCCEEDED" else "FAILED"
+        state: FinalState = "SUCCEEDED" if ended.state == "SUCCEEDED" else "FAILED"
         await cluster.finish(state, f"ended before this attempt: {ended.state}: {ended.cause}")
         return EXIT_ENDED
     certificate, key = (folder / ".skein.crt").read_bytes(), (folder / ".skein.pem").read_bytes()
