@@ -285,7 +285,7 @@ def raw_zmq(transport: str) -> Iterator[Figure]:
     router.setsockopt(zmq.SNDHWM, 0)
     folder = tempfile.mkdtemp()
     router.bind("tcp://127.0.0.1:*" if transport == "tcp" else f"ipc://{folder}/raw")
-    address = router.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()
+    address = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
 
     def serve() -> None:
         replies: dict[int, Any] = {}
@@ -355,8 +355,8 @@ def kernels_alone() -> Iterator[Figure]:
         chosen = [ordered(keys) for keys in some_keys(known, count)]
         grads = frozen(np.ones((count, dim), np.float32))
         for name, call in (
-            ("push", lambda t=table, c=chosen, g=grads: t.push(*_turn(c), g)),  # type: ignore[misc]
-            ("pull", lambda t=table, c=chosen: t.pull(*_turn(c))),  # type: ignore[misc]
+            ("push", lambda t=table, c=chosen, g=grads: t.push(*_turn(c), g)),
+            ("pull", lambda t=table, c=chosen: t.pull(*_turn(c))),
         ):
             values = [alone(call, count / 1e6) for _ in range(REPEATS)]
             yield Figure(f"kernel_{name}_{count // 1000}k_dim{dim}", values, "Mkeys/s")

@@ -42,6 +42,7 @@ def _cache_dir() -> str:
 
 
 CACHE_DIR = _cache_dir()
+_config: Any = numba.config  # numba sets its attributes at run time
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -56,8 +57,8 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     # numba's setting is for the user's own kernels; a function's place is fixed when it is made.
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, CACHE_DIR
+    before, _config.CACHE_DIR = _config.CACHE_DIR, CACHE_DIR
     try:
         return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before

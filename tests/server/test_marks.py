@@ -14,7 +14,8 @@ ALL = np.arange(SHARDS)
 def apply(marks: Marks, key: Key, batch: int, shards: np.ndarray) -> list[int]:
     fresh = marks.fresh(key, batch, shards)
     marks.record(key, batch, shards[fresh])
-    return shards[fresh].tolist()
+    applied: list[int] = shards[fresh].tolist()
+    return applied
 
 
 @pytest.mark.parametrize("seed", range(20))

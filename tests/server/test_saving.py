@@ -36,17 +36,18 @@ def run(task: Task) -> Any:
 def filled(owned: list[int]) -> Store:
     """A store with rows in two tables, and marks."""
     store = Store(owned, SHARDS)
-    table, dense = store.open(FTRL), store.open(DENSE)
+    table: Any = store.open(FTRL)
+    dense: Any = store.open(DENSE)
     mine = KEYS[np.isin(shard_numbers(KEYS, 4), owned)]
     ordered, sections, _ = sorted_by_shard(mine)
     named = frozen(sections[owned])
     rng = np.random.default_rng(1)
     for _ in range(3):
         grads = np.stack([ordered, ordered * 0.5, np.sin(ordered)], axis=1)
-        table.push(ordered, named, frozen(grads + rng.normal()))  # type: ignore[union-attr]
-        stretches = dense.whole(named)  # type: ignore[union-attr]
+        table.push(ordered, named, frozen(grads + rng.normal()))
+        stretches = dense.whole(named)
         count = sum(s.end - s.start for s in stretches)
-        dense.push(stretches, frozen(np.full(count, 0.5, np.float32)))  # type: ignore[union-attr]
+        dense.push(stretches, frozen(np.full(count, 0.5, np.float32)))
     store.marks.record(Key(1, 2, 0), 0, np.array(owned))
     store.marks.record(Key(1, 2, 0), 4, np.array(owned[:2]))
     store.marks.close(0, [])
@@ -54,15 +55,20 @@ def filled(owned: list[int]) -> Store:
     return store
 
 
+def _of(store: Store, table: str) -> Any:
+    return store.tables[wire.table_id(table)]
+
+
 def contents(stores: list[Store]) -> tuple[dict[int, Any], dict[int, Any]]:
     """Rows of the sparse and the dense table by key and by shard, states included."""
-    rows, pieces = {}, {}
+    rows: dict[int, Any] = {}
+    pieces: dict[int, Any] = {}
     for store in stores:
         for shard in store.owned:
-            table = store.tables[wire.table_id("f")]
+            table: Any = store.tables[wire.table_id("f")]
             copy = table.copy_shard(shard)
-            rows.update(zip(copy.keys.tolist(), copy.states.tolist(), strict=True))  # type: ignore[union-attr]
-            pieces[shard] = store.tables[wire.table_id("d")].copy_shard(shard).tolist()  # type: ignore[union-attr]
+            rows.update(zip(copy.keys.tolist(), copy.states.tolist(), strict=True))
+            pieces[shard] = _of(store, "d").copy_shard(shard).tolist()
     return rows, pieces
 
 
@@ -120,9 +126,9 @@ def test_every_shard_is_saved_with_the_marks_it_had_then(tmp_path: Path) -> None
     counts = set()
     for shard in range(SHARDS):
         marks = restored.marks.of_shard(shard)
-        rows = restored.tables[wire.table_id("n")].copy_shard(shard)
+        rows = _of(restored, "n").copy_shard(shard)
         applied = marks[0].next if marks else 0
-        assert set(rows.states[:, 0].tolist()) == {float(applied)}  # type: ignore[union-attr]
+        assert set(rows.states[:, 0].tolist()) == {float(applied)}
         counts.add(applied)
     assert len(counts) == SHARDS  # each shard was copied at another moment
 
@@ -164,8 +170,9 @@ def test_a_new_job_with_another_optimizer_starts_with_the_same_weights(tmp_path:
     load_shards(store, pb.Load(cut=-1, init_from=str(tmp_path)))
     other = sparse("f", dim=3, optimizer=Ftrl(alpha=0.7, l1=0.1, l2=1.0), dtype="float64")
     ordered, sections, _ = sorted_by_shard(KEYS)
-    weights = store.open(other).pull(ordered, sections)  # type: ignore[union-attr, call-arg]
-    expected = before.tables[wire.table_id("f")].pull(ordered, sections)  # type: ignore[union-attr, call-arg]
+    store.open(other)
+    weights = _of(store, "f").pull(ordered, sections)
+    expected = _of(before, "f").pull(ordered, sections)
     np.testing.assert_allclose(weights, expected, rtol=1e-12, atol=1e-14)
     assert (expected != 0).any()
 

@@ -14,7 +14,7 @@ from engine_harness import Player, playing, write_input
 
 from yarnps._errors import ClusterError, InputError, ServerRefused
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol.tables import Add, Ftrl, Init, Normal, Optimizer, Sgd, TableSpec
+from yarnps.protocol.tables import Add, Ftrl, Init, Normal, Optimizer, Sgd, TableSpec, Zeros
 from yarnps.worker import routing
 from yarnps.worker.client import Client
 from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
@@ -47,8 +47,7 @@ class World:
         optimizer: Optimizer | None = None,
         init: Init | None = None,
     ) -> TableSpec:
-        more = {} if init is None else {"init": init}
-        spec = TableSpec(name, kind, shape, dtype, optimizer or Add(), **more)
+        spec = TableSpec(name, kind, shape, dtype, optimizer or Add(), init or Zeros())
         self.client.open(spec)
         return spec
 
@@ -193,7 +192,7 @@ def test_wrong_arguments(world: World, call: Any, words: str) -> None:
 
 def test_a_table_opened_with_other_settings(world: World) -> None:
     world.sparse("twice", optimizer=Ftrl(l1=1.0))
-    with pytest.raises(ServerRefused, match="table twice exists with other settings: .*optimizer"):
+    with pytest.raises(ServerRefused, match=r"table twice exists with other settings: .*optimizer"):
         world.sparse("twice", optimizer=Ftrl(l1=2.0))
     assert world.sparse("after", dim=2).pull([1]).wait().tolist() == [[0.0, 0.0]]
 
