@@ -241,21 +241,23 @@ def remove_run(layout: Layout) -> None:
     for name in OWN_ENTRIES:
         entry = layout.home / name
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, onerror=_make_writable)
+            _remove_tree(entry)
         else:
             entry.unlink(missing_ok=True)
 
 
-def _make_writable(function: Any, path: str, _error: Any) -> None:
-    # A container may have left a folder that even its owner cannot empty.
-    if not os.path.lexists(path):
-        return
-    os.chmod(os.path.dirname(path), 0o700)
-    if os.path.isdir(path) and not os.path.islink(path):
-        os.chmod(path, 0o700)
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)
+def _remove_tree(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        # A container may have left folders that even their owner cannot empty.
+        os.chmod(folder, 0o700)
+        for parent, names, _files in os.walk(folder):
+            for name in names:
+                inner = os.path.join(parent, name)
+                if not os.path.islink(inner):
+                    os.chmod(inner, 0o700)
+        shutil.rmtree(folder)
 
 
 @contextmanager

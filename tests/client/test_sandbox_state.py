@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -116,16 +117,16 @@ def test_ports_are_free_and_different_and_not_for_outgoing_connections() -> None
 def test_a_taken_port_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sequence:
         def __init__(self, taken: int) -> None:
-            self.numbers = iter([taken, *range(20000, 30000)])
+            self.numbers: Iterator[int] = iter([taken, *range(20000, 30000)])
 
         def randint(self, _low: int, _high: int) -> int:
             return next(self.numbers)
 
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
-        taken = server.getsockname()[1]
+        taken: int = server.getsockname()[1]
         sequence = Sequence(taken)
-        monkeypatch.setattr(states.random, "SystemRandom", lambda: sequence)
+        monkeypatch.setattr("random.SystemRandom", lambda: sequence)
         assert choose_ports(1).name != taken
 
 

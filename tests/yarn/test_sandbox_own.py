@@ -10,15 +10,18 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-import skein
+import skein as untyped_skein
 
 from yarnps.client import sandbox as sandboxes
 from yarnps.client.main import run
 from yarnps.client.sandbox import Sandbox, SandboxError, SandboxInputError
 from yarnps.client.sandbox._java import find_java
 from yarnps.client.sandbox._processes import containers_of, daemons_of, end
+
+skein: Any = untyped_skein
 
 # skein compares versions with distutils.
 pytestmark = pytest.mark.filterwarnings("ignore:distutils Version classes")
