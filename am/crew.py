@@ -28,6 +28,7 @@ class RoleProcess:
     asked: bool = False  # workers: it has asked for input
     rows: int = 0  # workers: committed by this incarnation
     ended: bool = False  # workers: told that the data has ended
+    through: bool = False  # workers: has said that its program is through
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ ApplicationMaster comes back after its process has died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 from yarnps.am import inputs as i
@@ -48,7 +48,7 @@ RESTARTS_PER_MINUTE = 3
 PROGRAM_END_LIMIT_S = 600.0
 
 # Messages that only carry figures: they change nothing that has to outlive the process.
-_FIGURES = ("stats", "first_push", "event")
+_FIGURES = ("heartbeat", "stats", "first_push", "event")
 
 
 class JobMachine:
@@ -102,13 +102,15 @@ class JobMachine:
     @staticmethod
     def durable(event: i.Input, actions: list[Action]) -> bool:
         """Whether the journal has to hold this input."""
-        if isinstance(event, i.Ticked | i.AgentWent):
+        if isinstance(event, i.Ticked):
+            return bool(actions)  # also a mere log entry: a phase begins that nobody is told of yet
+        if isinstance(event, i.AgentWent):
             return any(not isinstance(action, Log) for action in actions)
         if isinstance(event, i.AgentSaid):
             kind = event.message.WhichOneof("kind")
             if kind == "role":
-                return event.message.role.message.WhichOneof("kind") not in _FIGURES
-            return kind != "heartbeat"
+                kind = event.message.role.message.WhichOneof("kind")
+            return kind not in _FIGURES
         return True
 
     # ------------------------------------------------------------ inputs: the job
@@ -224,7 +226,7 @@ class JobMachine:
         decisions = self.members.role_exited(event.container, exited, now, work, event.peak)
         out = self._carry_out(decisions, now)
         # A program that ended well is no death for the members; the training forgets it as well.
-        return out + self.training.died([exited.incarnation.id], now)
+        return out + self._gone([exited.incarnation.id], now)
 
     def _role_said(self, container: str, says: pb.RoleSays, now: float) -> list[Action]:
         member = self.training.crew.get(says.incarnation.id)
@@ -241,6 +243,7 @@ class JobMachine:
             return [member.log("error", f"{member.name}: {failed.error}")]
         elif kind == "finished":
             if self.training.course.over:
+                member.through = True
                 out += self._carry_out(self.members.finished(member.role, member.rank, now), now)
             return out
         return out + self.training.said(member, says.message, now)
@@ -252,18 +255,20 @@ class JobMachine:
         return self._carry_out(self.members.expire(event.expiry, now), now)
 
     def _on_ticked(self, event: i.Ticked, now: float) -> list[Action]:
-        return self.training.ticked(now)
+        return [] if self.outcome is not None else self.training.ticked(now)
 
-    def overdue(self, now: float, spoke: Mapping[int, float]) -> list[Expiry]:
+    def overdue(self, now: float, spoke: MutableMapping[int, float]) -> list[Expiry]:
         """Role processes that say nothing, or nothing of their work, though their agents live.
 
-        `spoke`: when each incarnation was last heard, as far as that counts against it.
+        `spoke`: when each incarnation was last heard, as far as that counts against it. One that
+        was never heard (by this process of the AM) counts from now on, and is put in there.
         """
         training, limits = self.training, self.members.settings.limits
+        expected = training.expected_to_speak(limits.silence, limits.process_start)
         out = [
             Expiry("frozen", member.role, member.rank, member.container)
-            for member in training.expected_to_speak()
-            if now - spoke.get(member.id, now) >= limits.silence
+            for member, limit in expected
+            if now - spoke.setdefault(member.id, now) >= limit
         ]
         ledger = training.course.ledger
         late = ledger.overdue(now, limits.batch) if ledger and training.routes.complete else []
@@ -327,7 +332,11 @@ class JobMachine:
             node=died.node,
             data={"cause": died.cause.value, "charged": died.charged, "then": then},
         )
-        return [log, *self.training.died([one.id for one in died.incarnations], now)]
+        return [log, *self._gone([one.id for one in died.incarnations], now)]
+
+    def _gone(self, incarnations: Sequence[int], now: float) -> list[Action]:
+        """The training side goes on without them; after the job's end nothing goes on."""
+        return [] if self.outcome is not None else self.training.died(incarnations, now)
 
     def _gave_up(self, gone: GaveUp) -> list[Action]:
         text = gone.text

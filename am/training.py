@@ -86,14 +86,19 @@ class Training:
         self.clocks.interrupted(now)
         return out + self.course.server_lost(member)
 
-    def expected_to_speak(self) -> list[RoleProcess]:
-        """The processes that send figures every second: long silence means that one is frozen.
+    def expected_to_speak(self, silence: float, start: float) -> list[tuple[RoleProcess, float]]:
+        """The processes that send figures every second, and how long they may be silent.
 
-        Not a server that still loads its shards, nor a worker whose data has ended.
+        All that have been told their job, as long as their program is not through. A server that
+        does not serve yet gets `start` on top: imports and compilers let no thread speak.
         """
         serving = set(self.routes.incarnations().values())
-        workers = [m for m in self.crew.of("worker") if m.began and not m.ended]
-        return [m for m in self.crew.of("server") if m.id in serving] + workers
+        out = []
+        for member in [*self.crew.of("server"), *self.crew.of("worker")]:
+            if member.began and not member.through:
+                early = member.role == "server" and member.id not in serving
+                out.append((member, silence + start if early else silence))
+        return out
 
     # ------------------------------------------------------------ what the roles say
 
@@ -301,6 +306,7 @@ class Training:
     def returned(self, now: float) -> list[Action]:
         """The AM's process is back; see `Course.returned`."""
         self._resumes += 1
+        self.clocks.interrupted(now)
         return self.course.returned()
 
     # ------------------------------------------------------------ snapshots

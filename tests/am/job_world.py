@@ -400,7 +400,11 @@ class Box:
 
 
 class World:
-    """One run with a seed. `limit_s`: of simulated time, after which the job counts as stuck."""
+    """One run with a seed.
+
+    Mishaps happen every `mishaps_s` on the average, for `calm_after_s`. A job that has not ended
+    `limit_s` after that waits for something that does not come.
+    """
 
     def __init__(
         self,
@@ -410,12 +414,14 @@ class World:
         splits: int = 12,
         tests: int = 3,
         mishaps_s: float = 8.0,
-        limit_s: float = 3600.0,
+        calm_after_s: float = 60.0,
+        limit_s: float = 200.0,
     ) -> None:
         self.random = random.Random(seed)
         self.config = config
         self.servers, self.epochs = config.server_processes, config.block.train.epochs
-        self.limit_s, self.mishaps_s = limit_s, mishaps_s
+        self.mishaps_s = mishaps_s
+        self.end_s = 1000.0 + calm_after_s + limit_s
         self.now = 1000.0
         self.numbers = count(1)
         self.batches = [self.random.randrange(1, 8) for _ in range(splits)]
@@ -442,6 +448,7 @@ class World:
         self.am_later(0.5, self.list_input)
         self.later(TICK_S, self.tick)
         self.later(1.0, self.mishap)
+        self.later(calm_after_s, setattr, self, "harmless", True)
 
     # ------------------------------------------------------------ time and chance
 
@@ -469,10 +476,9 @@ class World:
 
     def run(self) -> JobMachine:
         """Until the job has ended."""
-        end = self.now + self.limit_s
         while self.machine.outcome is None or not self.am_alive:
             self.now, _, what, args = heapq.heappop(self.todo)
-            assert self.now < end, f"stuck:\n{self.story()}"
+            assert self.now < self.end_s, f"stuck:\n{self.story()}"
             what(*args)
         return self.machine
 
@@ -591,7 +597,7 @@ class World:
             box.end("Container exited with a non-zero exit code 137.")
         elif what == "process" and role is not None:
             box.exited(role, -9)
-        elif what == "freeze" and role is not None and role.alive:
+        elif what == "freeze" and role is not None and role.alive and role.begun:
             role.frozen = True
         if isinstance(role, Worker) and not role.alive:
             self.later(self.uniform(0.0, 10.0), role.late_push)

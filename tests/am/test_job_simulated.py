@@ -57,8 +57,7 @@ def test_the_best_model_is_written(seed: int, tmp_path: Path) -> None:
 
 
 def test_without_mishaps_it_takes_no_longer_than_the_work(tmp_path: Path) -> None:
-    world = World(1, config(tmp_path), mishaps_s=1e9, limit_s=120)
-    world.harmless = True
+    world = World(1, config(tmp_path), calm_after_s=0, limit_s=120)
     world.run()
     world.check_end(model_epoch=3)
     assert not [log for _, log in world.logs if log.kind in ("death", "replay", "save_failed")]
