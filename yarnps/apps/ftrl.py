@@ -144,7 +144,7 @@ def train(job: Job) -> None:
             inputs = model.inputs(batch.keys)
             weights = table.pull(inputs.features.keys).wait()
             scores = inputs.logits(batch.indptr, batch.values, weights)
-            errors = _sigmoid(scores) - positive
+            errors = probabilities(scores) - positive
             table.push(inputs.features.keys, inputs.gradient(batch.indptr, batch.values, errors))
             progress.add(scores, positive)
 
@@ -165,7 +165,7 @@ class _Evaluation:
 
 
 class _Progress:
-    """Log loss on batches that were not learned yet, reported now and then."""
+    """Log loss of batches as they are before being learned from, reported now and then."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -184,11 +184,7 @@ class _Progress:
 
 def probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of the positive class, from logits."""
-    return _sigmoid(scores)
-
-
-def _sigmoid(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    # Without overflow at either end: only numbers of at most 1 are raised to.
+    # Without overflow at either end: the exponential is at most 1.
     small = np.exp(-np.abs(scores))
     return np.where(scores >= 0, 1.0, small) / (1.0 + small)
 
