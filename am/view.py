@@ -93,7 +93,8 @@ def state_of(machine: JobMachine) -> str:
     if machine.outcome is not None:
         return machine.outcome.state
     course = machine.training.course
-    if course.over or isinstance(course.step, steps.Export | steps.Publish):
+    writing = isinstance(course.step, steps.Export) and course.step.kind == steps.FINAL
+    if course.over or writing or isinstance(course.step, steps.Publish):
         return "FINISHING"
     if course.ledger is None or course.ledger.epoch == 0:
         return "STARTING"
