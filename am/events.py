@@ -18,15 +18,17 @@ logger = logging.getLogger(__name__)
 
 # Enough for a page and for `status --events-after`; the whole log is in the job directory.
 KEPT = 5000
+# The numbers of one attempt; those of the next one come after them, whatever was lost with its log.
+NUMBERS_OF_AN_ATTEMPT = 1_000_000
 
 
 class EventLog:
     """Collects events and hands out those that have not been uploaded yet."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, attempt: int = 1) -> None:
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._unsent: list[str] = []
-        self._next = 1
+        self._next = (attempt - 1) * NUMBERS_OF_AN_ATTEMPT + 1
         if path.exists():
             for line in path.read_text().splitlines():
                 self._remember(line)

@@ -77,7 +77,7 @@ class Shell:
         self.job_dir = job_dir
         self.machine = JobMachine(config, time.time())
         self.telemetry = Telemetry()
-        self.events = EventLog(folder / "events.jsonl")
+        self.events = EventLog(folder / "events.jsonl", config.attempt)
         self.service = Service(self, certificate, key)
         self.am_address = ""
         self.page: Page | None = None
