@@ -33,7 +33,7 @@ _BURST = 64
 # Longer frames are read where the network library left them.
 _COPY_BYTES = wire.INLINE_LIMIT + wire.HEADER_BYTES
 
-# After a restart, how long the gate waits for workers that do not say where they are. They do so
+# How long the gate of a new server waits for workers that do not say where they are. They do so
 # as soon as they are told the new route, or at the end of the kernel that they are in.
 _UNHEARD_S = 10.0
 
@@ -72,6 +72,7 @@ class ServerProcess:
             request_limit=self._settings.request_limit,
         )
         self._tasks: list[Task] = []
+        self._saved: pb.FromRole | None = None
         self._stopping = False
         self._next_stats = 0.0
         self._unheard_until = 0.0
@@ -95,9 +96,9 @@ class ServerProcess:
         address = _bind(router, self._begin.bind_address or "127.0.0.1")
         loaded = self._load()
         self._set_members(self._begin.members)
-        if self._begin.load.cut >= 0 or self._begin.incarnation.start > 0:
-            self._service.clocks.wait_for(self._begin.members.incarnations)
-            self._unheard_until = time.monotonic() + _UNHEARD_S
+        # Workers that run already have clocks that this process has yet to hear of.
+        self._service.clocks.wait_for(self._begin.members.incarnations)
+        self._unheard_until = time.monotonic() + _UNHEARD_S
         self._ready = pb.ServerReady(address=address, loaded_cut=loaded)
         self._channel.send(pb.FromRole(server_ready=self._ready))
         self._service.store.set_memory_limit(self._memory_limit())
@@ -200,7 +201,10 @@ class ServerProcess:
                 break
         for task in [task for task in self._tasks if task.finished]:
             self._tasks.remove(task)
-            self._channel.send(task.report())
+            report = task.report()
+            if report.HasField("save_done") and not task.error:
+                self._saved = report
+            self._channel.send(report)
 
     # ------------------------------------------------------------------ the channel
 
@@ -222,10 +226,7 @@ class ServerProcess:
         elif kind in ("save", "export") and self._is_writing(message):
             log.info("told again what is under way: %s", kind)
         elif kind == "save":
-            save = message.save
-            self._tasks.append(
-                Save(self._service.store, save.cut, save.path, self._rank, self._begin.incarnation)
-            )
+            self._save(message.save)
         elif kind == "export":
             export = message.export
             self._tasks.append(
@@ -248,6 +249,14 @@ class ServerProcess:
         """Whether an order is under way already: it is said again when it may have got lost."""
         folder = message.save.path or message.export.path
         return any(task.folder == folder for task in self._tasks)
+
+    def _save(self, save: pb.Save) -> None:
+        """Begin a cut; one that is written already is told again, not written again."""
+        if self._saved is not None and self._saved.save_done.cut == save.cut:
+            self._channel.send(self._saved)
+            return
+        store, incarnation = self._service.store, self._begin.incarnation
+        self._tasks.append(Save(store, save.cut, save.path, self._rank, incarnation))
 
     def _set_routes(self, routes: pb.Routes) -> None:
         if routes.version < self._service.route:
