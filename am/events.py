@@ -1,8 +1,9 @@
 """The event log: what happened to the job, for people and for programs.
 
 Every event has a sequence number that grows over the restarts of the AM. Events are kept in memory
-for the page, appended to a file in the AM's folder at once (a restarted AM reads it back), and
-uploaded in pieces to the job directory by the shell.
+for the page, appended to a file in the AM's folder at once (a restarted AM reads it back, and knows
+from a second file which of them were uploaded), and uploaded in pieces to the job directory by the
+shell.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class EventLog:
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._unsent: list[str] = []
         self._next = (attempt - 1) * NUMBERS_OF_AN_ATTEMPT + 1
+        self._sent_path = path.with_suffix(".sent")
+        self._sent = int(self._sent_path.read_text()) if self._sent_path.exists() else 0
         if path.exists():
             for line in path.read_text().splitlines():
                 self._remember(line)
@@ -42,6 +45,8 @@ class EventLog:
             return
         self._events.append(event)
         self._next = event.seq + 1
+        if event.seq > self._sent:
+            self._unsent.append(line)
 
     def add(self, event: Event) -> Event:
         """Number the event and log it; returns it as logged."""
@@ -64,6 +69,17 @@ class EventLog:
         lines, self._unsent = self._unsent, []
         return lines
 
+    def mark_sent(self, lines: list[str]) -> None:
+        """These lines are uploaded. A process that dies before saying so uploads them again."""
+        self._sent = max([self._sent, *(int(json.loads(line)["seq"]) for line in lines)])
+        fresh = self._sent_path.with_suffix(".new")
+        fresh.write_text(str(self._sent))
+        fresh.replace(self._sent_path)
+
     def put_back(self, lines: list[str]) -> None:
         """Lines whose upload failed: they come first the next time."""
         self._unsent = lines + self._unsent
+
+    def close(self) -> None:
+        """Close the file; nothing can be added afterwards."""
+        self._file.close()

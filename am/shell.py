@@ -360,6 +360,7 @@ class Shell:
         piece = self._am_restarts * 1_000_000 + self._piece
         try:
             self.job_dir.write_events(self.config.attempt, piece, lines)
+            self.events.mark_sent(lines)
         except (YarnpsError, OSError) as error:
             logger.warning("events could not be written, they are tried again: %s", error)
             self.events.put_back(lines)

@@ -112,11 +112,15 @@ class JobDir:
         """All events that have been written, oldest first."""
         if not self.exists(EVENTS):
             return
+        last = 0
         for info in sorted(self.files.list(self.inside(EVENTS)), key=lambda i: i.path):
             if not info.path.endswith(".jsonl"):
                 continue
             for line in self.files.read_bytes(info.path).decode().splitlines():
-                yield json.loads(line)
+                event = json.loads(line)
+                if event["seq"] > last:  # a restarted AM may have uploaded some of them again
+                    last = event["seq"]
+                    yield event
 
     # ------------------------------------------------------------ cuts
 

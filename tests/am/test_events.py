@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from pathlib import Path
 
 from yarnps.am.events import EventLog
@@ -13,21 +15,36 @@ def event(text: str) -> Event:
 
 
 def test_numbers_grow_over_restarts_and_attempts(tmp_path: Path) -> None:
-    first = EventLog(tmp_path / "first.jsonl")
-    assert [first.add(event("a")).seq, first.add(event("b")).seq] == [1, 2]
-    again = EventLog(tmp_path / "first.jsonl")
-    assert [e.text for e in again.after()] == ["a", "b"]
-    assert again.add(event("c")).seq == 3
+    with closing(EventLog(tmp_path / "first.jsonl")) as log:
+        assert [log.add(event("a")).seq, log.add(event("b")).seq] == [1, 2]
+    with closing(EventLog(tmp_path / "first.jsonl")) as log:
+        assert [e.text for e in log.after()] == ["a", "b"]
+        assert log.add(event("c")).seq == 3
     # Another container: the file of the first attempt is not there.
-    second = EventLog(tmp_path / "second.jsonl", attempt=2)
-    assert second.add(event("d")).seq > 3
+    with closing(EventLog(tmp_path / "second.jsonl", attempt=2)) as log:
+        assert log.add(event("d")).seq > 3
 
 
 def test_what_was_not_uploaded_comes_first_the_next_time(tmp_path: Path) -> None:
-    log = EventLog(tmp_path / "events.jsonl")
-    log.add(event("a"))
-    lines = log.take_unsent()
-    log.add(event("b"))
-    log.put_back(lines)
-    assert ['"a"' in line for line in log.take_unsent()] == [True, False]
-    assert log.take_unsent() == []
+    with closing(EventLog(tmp_path / "events.jsonl")) as log:
+        log.add(event("a"))
+        lines = log.take_unsent()
+        log.add(event("b"))
+        log.put_back(lines)
+        assert texts(log.take_unsent()) == ["a", "b"]
+        assert log.take_unsent() == []
+
+
+def test_what_was_not_uploaded_before_a_death_is_uploaded_afterwards(tmp_path: Path) -> None:
+    with closing(EventLog(tmp_path / "events.jsonl")) as log:
+        log.add(event("a"))
+        log.mark_sent(log.take_unsent())
+        log.add(event("b"))
+        log.take_unsent()
+        log.add(event("c"))
+    with closing(EventLog(tmp_path / "events.jsonl")) as log:
+        assert texts(log.take_unsent()) == ["b", "c"]
+
+
+def texts(lines: list[str]) -> list[str]:
+    return [json.loads(line)["text"] for line in lines]
