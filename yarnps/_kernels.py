@@ -5,10 +5,13 @@ Importing numba takes a third of a second, so only modules that hold kernels imp
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,9 @@ def _cache_dir() -> str:
 
 
 CACHE_DIR = _cache_dir()
+
+# So long a process waits for another one that compiles the same kernel.
+TURN_LIMIT_S = 60.0
 _config: Any = numba.config  # numba sets its attributes at run time
 
 
@@ -59,6 +65,46 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     # numba's setting is for the user's own kernels; a function's place is fixed when it is made.
     before, _config.CACHE_DIR = _config.CACHE_DIR, CACHE_DIR
     try:
-        return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
+        kernel = numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
     finally:
         _config.CACHE_DIR = before
+    compile_now = kernel.compile
+
+    def compile_once(signature: Any) -> Any:
+        with _turn(f"{function.__module__}.{function.__qualname__}"):
+            return compile_now(signature)
+
+    kernel.compile = compile_once
+    return kernel
+
+
+@contextmanager
+def _turn(name: str) -> Iterator[None]:
+    """One process of a node compiles a kernel; the others wait and find it in the cache.
+
+    All processes of a job start together, and on a small node they would otherwise do the same
+    work at the same time. The wait has a limit: after it a process compiles for itself.
+    """
+    folder = Path(CACHE_DIR) if CACHE_DIR else Path(__file__).parent / "__pycache__"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:  # a folder that cannot be written: nothing is cached, nobody is waited for
+        yield
+        return
+    try:
+        deadline = time.monotonic() + TURN_LIMIT_S
+        while not _locked(lock) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    """Whether the lock could be had now; closing the file gives it back."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
