@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -32,7 +33,8 @@ def place_image(layout: Layout, state: State, java: Java, report: Report) -> Non
     if not kept.is_dir():
         report("formatting an empty HDFS (once)")
         _format(layout, state, java)
-        _keep(name, kept)
+        if os.access(kept.parent, os.W_OK):  # a cache shared by users may be read-only
+            _keep(name, kept)
     else:
         shutil.copytree(kept, name)
     version = name / "current" / "VERSION"

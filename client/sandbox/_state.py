@@ -261,7 +261,7 @@ def _remove_tree(folder: Path) -> None:
 
 
 @contextmanager
-def locked_home(layout: Layout, *, create: bool = True) -> Iterator[None]:
+def locked_home(layout: Layout) -> Iterator[None]:
     """Hold the home's lock: one start or stop at a time.
 
     Raises
@@ -272,8 +272,7 @@ def locked_home(layout: Layout, *, create: bool = True) -> Iterator[None]:
     path = layout.home / LOCK
     deadline = time.monotonic() + LOCK_LIMIT_S
     while True:
-        if create:
-            layout.home.mkdir(parents=True, exist_ok=True)
+        _make_home(layout.home)
         with path.open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -291,6 +290,21 @@ def locked_home(layout: Layout, *, create: bool = True) -> Iterator[None]:
                 return
         if time.monotonic() > deadline:
             raise SandboxError(f"could not lock the sandbox's home: {layout.home}")
+
+
+def _make_home(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        writable = os.access(home, os.W_OK)
+    except OSError as error:
+        raise SandboxInputError(
+            f"the sandbox's folder cannot be made: {home}: {error.strerror}",
+            "Name one that you can write to, with --home.",
+        ) from None
+    if not writable:
+        raise SandboxInputError(
+            f"the sandbox's folder is not yours to write to: {home}", "Name another with --home."
+        )
 
 
 def remove_home(layout: Layout) -> None:

@@ -164,3 +164,12 @@ def test_nothing_to_stop(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert not stop(tmp_path)
     assert (tmp_path / "file").exists()
+
+
+def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(SandboxInputError, match="cannot be made"),
+        locked_home(Layout(tmp_path / "file" / "home")),
+    ):
+        pass
