@@ -10,6 +10,9 @@ import { Memory } from "./memory.js";
 import { Poll } from "./poll.js";
 import { Timeline } from "./timeline.js";
 
+// A restart of the ApplicationMaster takes a few seconds.
+const MAY_HAVE_ENDED_S = 30;
+
 const memory = new Memory();
 const sections = [new Lead(), new Curves(), new Timeline(), new Containers(), new Events()];
 
@@ -53,12 +56,16 @@ function words(news) {
   if (news.live) return news.answered ? ["live", `live · ${at}`] : ["wait", "connecting"];
   const since = `reconnecting since ${time(news.since / 1000)}`;
   if (!news.answered) return ["away", since];
-  const away = duration((Date.now() - news.since) / 1000);
-  if (news.long) return ["away", `${since} (${away}): see yarnps status ${memory.status.application}`];
-  return ["away", `${since} (${away})`];
+  const seconds = (Date.now() - news.since) / 1000;
+  const command = `yarnps status ${memory.status.application}`;
+  const hint = seconds < MAY_HAVE_ENDED_S ? "" : `; it may have ended: ${command}`;
+  return ["away", `${since} (${duration(seconds)})${hint}`];
 }
 
-const poll = new Poll(() => `status.json?events_after=${memory.lastSeq}`, take, tell);
+// The ApplicationMaster waits a moment with its end for pages that are open: this is one of them.
+const viewer = [...crypto.getRandomValues(new Uint32Array(2))].map((n) => n.toString(36)).join("");
+const address = () => `status.json?events_after=${memory.lastSeq}&viewer=${viewer}`;
+const poll = new Poll(address, take, tell);
 document.addEventListener("visibilitychange", () => !document.hidden && render());
 setInterval(() => !connection.live && !connection.over && tell(connection), 1000);
 poll.start();

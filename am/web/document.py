@@ -30,6 +30,7 @@ class Document:
         self._made_at = -math.inf
         self._body = "{"
         self._events: list[tuple[int, str]] = []
+        self.ended = False  # whether what was given last tells the outcome
 
     def json(self, events_after: int = 0) -> str:
         """One JSON object: the status, with the events above `events_after` only."""
@@ -44,6 +45,7 @@ class Document:
         del rest["events"]
         self._body = encode(rest)[:-1] + ","
         self._events = [(event.seq, encode(to_dict(event))) for event in status.events]
+        self.ended = status.outcome is not None
         self._made_at = time.monotonic()
 
 

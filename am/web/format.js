@@ -42,7 +42,7 @@ export function metric(value) {
 export function bytes(value) {
   if (!known(value)) return NONE;
   for (const [power, unit] of [[40, "TiB"], [30, "GiB"], [20, "MiB"], [10, "KiB"]]) {
-    if (value >= 2 ** power) return `${digits(value / 2 ** power, value >= 100 * 2 ** power ? 4 : 3)} ${unit}`;
+    if (value >= 2 ** power) return `${digits(value / 2 ** power, value >= 1000 * 2 ** power ? 4 : 3)} ${unit}`;
   }
   return `${value} B`;
 }

@@ -100,7 +100,6 @@ export class Poll {
     this.tell({
       live: this.failingSince === null,
       since: this.failingSince,
-      long: this.failingSince !== null && Date.now() - this.failingSince > LONG_AWAY_MS,
       ended: this.asksAfterEnd > 0,
       over: this.over,
       answered: this.answered,

@@ -7,8 +7,10 @@ page has no use for), so GET is all there is.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from importlib import resources
 from pathlib import PurePath
@@ -25,6 +27,12 @@ HOST = "127.0.0.1"
 PREFIX_BYTES = 24
 # A browser may keep an idle connection open; the end of the job does not wait for it.
 STOP_LIMIT_S = 2.0
+# An open page asks every two seconds. One that has asked so recently is looked at, and is waited
+# for so long, so that it learns how the job has ended.
+LOOKED_AT_S = 5.0
+LAST_WORD_LIMIT_S = 3.0
+VIEWERS = 1000
+VIEWER_CHARS = 40
 
 _TYPES = {
     ".html": "text/html",
@@ -63,10 +71,12 @@ class Page:
 
     def __init__(self, status: Callable[[int], Status], *, prefix: str | None = None) -> None:
         self.prefix = prefix or secrets.token_urlsafe(PREFIX_BYTES)
+        self._status = status
         self._document = Document(status)
         self._metrics = prometheus.exposition(lambda: status(0))
         self._assets = _assets()
         self._runner: web.AppRunner | None = None
+        self._viewers: dict[str, float] = {}  # who has not seen the outcome yet, asked when
 
     async def start(self, port_wanted: int = 0) -> int:
         """Serve on 127.0.0.1; returns the port, another one when `port_wanted` is taken."""
@@ -84,10 +94,20 @@ class Page:
         return int(runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Close the port and all connections."""
+        """Close the port and all connections, once open pages have seen the outcome, if any."""
         if self._runner is not None:
+            if self._viewers and self._status(0).outcome is not None:
+                await self._last_word()
             await self._runner.cleanup()
             self._runner = None
+
+    async def _last_word(self) -> None:
+        """Wait until everyone who looks at the page knows how the job has ended."""
+        began = time.monotonic()
+        while any(at > began - LOOKED_AT_S for at in self._viewers.values()):
+            if time.monotonic() > began + LAST_WORD_LIMIT_S:
+                return
+            await asyncio.sleep(0.05)
 
     def _application(self) -> web.Application:
         app = web.Application()
@@ -117,7 +137,13 @@ class Page:
         except ValueError:
             text = "events_after is not a number: give the highest event number that you have\n"
             return web.Response(status=400, text=text)
-        return web.Response(text=self._document.json(after), content_type="application/json")
+        text = self._document.json(after)
+        viewer = request.query.get("viewer", "")[:VIEWER_CHARS]
+        if self._document.ended:
+            self._viewers.pop(viewer, None)
+        elif viewer and (viewer in self._viewers or len(self._viewers) < VIEWERS):
+            self._viewers[viewer] = time.monotonic()
+        return web.Response(text=text, content_type="application/json")
 
     async def _metrics_text(self, request: web.Request) -> web.Response:
         headers = {"Content-Type": prometheus.CONTENT_TYPE}

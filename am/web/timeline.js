@@ -98,12 +98,13 @@ export class Timeline {
 
   axis(y, most) {
     const { x, first, last, width, lanes, bottom } = this.frame;
+    const busy = this.memory.rate.some((point) => point.value > 0);
     const { step, at } = timeTicks(first, last, Math.max(2, Math.floor((width - PAD.left) / TICK_PX)));
     this.layers.axis.replaceChildren(
-      ...(this.memory.rate.length ? [] : [draw("text", {
+      ...(busy ? [] : [draw("text", {
         class: "tick", x: (PAD.left + width) / 2, y: PAD.top + RATE_HEIGHT / 2, "text-anchor": "middle",
       }, "no rows yet")]),
-      ...(this.memory.rate.length ? ticks(0, most, 3) : [0]).flatMap((value) => [
+      ...(busy ? ticks(0, most, 3) : [0]).flatMap((value) => [
         draw("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: y(value), y2: y(value) }),
         draw("text", { class: "tick", x: PAD.left - 12, y: y(value) + 3.5, "text-anchor": "end" }, short(value)),
       ]),

@@ -144,6 +144,15 @@ def test_after_the_end_it_says_so_and_asks_no_more(serve: Serve, browser: Browse
     assert browser.run("return document.body.dataset.live") == "over"
 
 
+def test_an_open_page_learns_the_outcome_before_the_am_goes(serve: Serve, browser: Browser) -> None:
+    page = serve(made.training())
+    browser.open(page)
+    page.status = made.succeeded()
+    page.stop()  # at once, as the ApplicationMaster does
+    state = "return document.getElementById('state').innerText"
+    browser.until("the outcome", f"{state} === 'SUCCEEDED'")
+
+
 def test_names_that_are_markup_are_only_text(serve: Serve, browser: Browser) -> None:
     status = made.hostile()
     browser.open(serve(status))
