@@ -107,7 +107,7 @@ def describe(status: Status, *, live: bool) -> str:
         ("job", f"{status.application} ({status.name}), {status.state.lower()}"),
         ("user", f"{status.user}, queue {status.queue or '-'}"),
         ("times", f"started {clock(status.started)}, ended {clock(status.ended)}"),
-        ("progress", f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}, {count(p.rows)} rows, "
+        ("progress", f"epoch {p.epoch} of {p.epochs}, {count(p.rows)} rows, "
                      f"{p.splits_done} of {p.splits_total} splits, {count(p.rows_per_s)} rows/s"),
         ("job directory", status.job_dir or "-"),
         ("model", status.model or "-"),
