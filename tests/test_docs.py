@@ -22,9 +22,7 @@ from yarnps.spec import Block, load
 
 ROOT = Path(__file__).parents[1]
 GENERATED = {"job-file.md", "drill.md"}
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "docker" / "README.md", *(ROOT / "docs").glob("*.md")]
-)
+PAGES = sorted([ROOT / "README.md", ROOT / "docker" / "README.md", *(ROOT / "docs").glob("*.md")])
 LONGEST = 200
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 each_page = pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -32,7 +30,7 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=IDS)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-COMMAND = re.compile(r"(?:^|[\s(/])yarnps ([^\n|;&#`)]+)")
+COMMAND = re.compile(r"(?:^|[\s(/])yarnps ([^\s|;&#`)][^\n|;&#`)]*)")
 # Options of other programs that the pages name.
 OTHERS = re.compile(r"--(add-opens|add-exports|cluster-id)\b")
 
@@ -121,6 +119,8 @@ def words(text: str) -> list[str]:
 
 def check_command(line: list[str]) -> None:
     context = click.Context(cli)
+    if line[0] in ("--version", "--help", "--debug"):
+        return
     assert line[0] in VERBS, f"yarnps {' '.join(line)}: no such verb"
     command = cli.get_command(context, line[0])
     rest = line[1:]
