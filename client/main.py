@@ -30,6 +30,7 @@ VERBS = {
     "validate": "Check a job file, and its input with --data.",
     "render": "Print the skein specification that a job file becomes.",
     "schema": "Print the JSON schema of job files, for editors.",
+    "clean": "Remove what jobs left that ended long ago.",
     "predict": "Score a file with a model.",
     "sandbox": "Start, stop and look at a Hadoop on this machine.",
     "doctor": "Find out what is wrong with the cluster or its setup.",

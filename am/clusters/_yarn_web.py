@@ -47,6 +47,18 @@ def queue_state(base: str, queue: str) -> str:
     return ", ".join(parts)
 
 
+def pending(base: str, application: str) -> int | None:
+    """How many containers the ResourceManager knows to be asked for; None when it does not tell."""
+    app = _at(_get(f"{base}/ws/v1/cluster/apps/{application}"), "app")
+    if app is None:
+        return None
+    return sum(
+        int(asked["numContainers"])
+        for asked in app.get("resourceRequests") or []
+        if asked.get("resourceName") == "*"
+    )
+
+
 def container_log(node: str, container: str, name: str) -> str:
     """The end of a file in a container's log folder; empty when not to be had."""
     url = f"{node}/ws/v1/node/containerlogs/{container}/{name}?size=-{TAIL_BYTES}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -21,6 +22,7 @@ import skein.exceptions
 
 from yarnps._errors import ClusterError
 from yarnps.am.clusters import _yarn_web as web
+from yarnps.am.clusters._lost_requests import LostRequests
 from yarnps.am.clusters.base import RETRY_SUFFIX, ContainerInfo, ContainerState, FinalState
 
 log = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class YarnCluster:
         self._client: Any = None
         self._web = ""  # of the ResourceManager
         self._services: dict[str, Any] = {}
+        self._lost = LostRequests()
 
     async def open(self) -> None:
         def connect() -> tuple[Any, Any, str]:
@@ -108,7 +111,21 @@ class YarnCluster:
         found = await self._do(
             "list containers", lambda: self._client.get_containers(states=list(_STATES))
         )
-        return [self._info(c) for c in found]
+        infos = [self._info(c) for c in found]
+        await self._ask_again([info.id for info in infos if info.state == "requested"])
+        return infos
+
+    async def _ask_again(self, requested: list[str]) -> None:
+        """Take back the requests that skein has lost; see `_lost_requests`."""
+        now = time.monotonic()
+        if not self._lost.suspects(requested, now):
+            return
+        pending = await self._do(
+            "ask for pending requests", lambda: web.pending(self._web, self.application)
+        )
+        for container in self._lost.lost(pending, now):
+            log.warning("the request for %s has been lost: it is taken back", container)
+            await self.release(container)
 
     def _info(self, container: Any) -> ContainerInfo:
         address = container.yarn_node_http_address
