@@ -476,11 +476,23 @@ class World:
 
     def run(self) -> JobMachine:
         """Until the job has ended."""
-        while self.machine.outcome is None or not self.am_alive:
+        self.until(lambda: self.machine.outcome is not None and self.am_alive)
+        return self.machine
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Until something holds."""
+        while not condition():
             self.now, _, what, args = heapq.heappop(self.todo)
             assert self.now < self.end_s, f"stuck:\n{self.story()}"
             what(*args)
-        return self.machine
+
+    def logged(self, kind: str, words: str = "") -> list[Log]:
+        """The events of a kind so far."""
+        return [log for _, log in self.logs if log.kind == kind and words in log.text]
+
+    def box_of(self, role: str, rank: int) -> Box:
+        """The container of a rank."""
+        return self.boxes[self.machine.members.container_of(role, rank)]
 
     # ------------------------------------------------------------ the shell
 

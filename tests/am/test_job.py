@@ -1,0 +1,159 @@
+"""One mishap at a time against a whole job, and how a job ends when it does not succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from job_world import Server, Worker, World
+from test_job_simulated import config
+
+from yarnps.am import inputs as i
+from yarnps.am.actions import Log
+from yarnps.am.job import JobMachine
+from yarnps.am.plan import Cut, Export
+from yarnps.protocol import control_pb2 as pb
+
+SECONDS = 60.0  # of simulated time that an undisturbed job takes, and some more
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """An undisturbed job; a test does the harm itself."""
+    return World(1, config(tmp_path), calm_after_s=0, limit_s=SECONDS + 60)
+
+
+def training(world: World) -> bool:
+    ledger = world.machine.training.course.ledger
+    return ledger is not None and ledger.rows > 50
+
+
+def at(world: World, step: type[Cut | Export]) -> Callable[[], bool]:
+    """Whether this step of the plan is under way."""
+    return lambda: isinstance(world.machine.training.course.step, step)
+
+
+def server(world: World, rank: int) -> Server:
+    found = world.box_of("server", rank).running[0]
+    assert isinstance(found, Server)
+    return found
+
+
+def loading(world: World) -> bool:
+    return any(
+        isinstance(role, Server) and role.rank == 0 and role.begun and not role.ready
+        for role in world.processes.values()
+    )
+
+
+def test_orders_lost_with_a_stream_are_repeated(world: World) -> None:
+    """Nobody waits ten minutes for a save, or an export, that nobody does."""
+    for wanted in (Cut, Export):
+        world.until(at(world, wanted))
+        world.box_of("server", 1).drop()  # before the order has arrived
+    world.run()
+    world.check_end(model_epoch=3)
+    assert not world.logged("save_failed")
+
+
+def test_orders_of_a_process_that_has_died_are_repeated(world: World) -> None:
+    for wanted in (Cut, Export):
+        world.until(at(world, wanted))
+        world.am_dies()
+        world.until(lambda: world.am_alive)
+    world.run()
+    world.check_end(model_epoch=3)
+    assert len(world.logged("am_restart")) == 2
+
+
+def test_a_late_error_of_an_earlier_cut_is_nothing_to_this_one(world: World) -> None:
+    world.until(at(world, Cut))
+    course = world.machine.training.course
+    assert course.saver is not None and course.saver.cuts.open is not None
+    number = course.saver.cuts.open.number
+    late = pb.FromRole(save_done=pb.SaveDone(cut=number - 1, error="the disk is full"))
+    for _ in range(3):
+        who = server(world, 0).who
+        message = pb.FromAgent(role=pb.RoleSays(incarnation=who, message=late))
+        world.feed(i.AgentSaid(world.box_of("server", 0).id, message))
+    assert course.saver.cuts.open.number == number
+    world.feed(i.ManifestWritten(number - 1, "no space"))
+    assert course.saver.cuts.open.number == number
+    world.run()
+    world.check_end(model_epoch=3)
+    assert not world.logged("save_failed")
+
+
+def test_finished_epochs_are_not_evaluated_again_after_a_server_died(world: World) -> None:
+    world.until(lambda: world.logged("epoch", "epoch 2 of 3: training"))
+    world.until(lambda: any(batch[0] == 2 for batch in server(world, 1).shards.applied))
+    box = world.box_of("server", 0)
+    box.exited(box.running[0], -9)
+    world.run()
+    world.check_end(model_epoch=3)
+    assert [log.text for log in world.logged("metric")] == [
+        f"after epoch {epoch}: test_loss {world.loss(epoch):g}" for epoch in (1, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize("role", ["server", "worker"])
+def test_frozen_before_the_application_master_died(role: str, world: World) -> None:
+    """A restarted AM has heard nobody yet: who never speaks to it is found all the same."""
+    world.until(lambda: training(world))
+    world.box_of(role, 0).running[0].frozen = True
+    world.am_dies()
+    world.run()
+    world.check_end(model_epoch=3)
+    assert world.logged("death", f"{role} 0 died")
+
+
+def test_frozen_while_it_loads(world: World) -> None:
+    world.until(lambda: loading(world))
+    server(world, 0).frozen = True
+    world.end_s += 80  # the limit is longer for who has just been told its job
+    world.run()
+    world.check_end(model_epoch=3)
+
+
+def test_frozen_after_the_end_of_the_data(world: World) -> None:
+    world.until(lambda: world.machine.training.course.over)
+    worker = world.box_of("worker", 0).running[0]
+    assert isinstance(worker, Worker)
+    worker.frozen = True
+    world.run()
+    world.check_end(model_epoch=3)
+
+
+def test_killed_by_its_user(world: World) -> None:
+    world.until(lambda: training(world))
+    world.feed(i.KillOrdered("ada", "wrong data"))
+    outcome = world.run().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.cause_code) == ("KILLED", "killed_by_user")
+    assert outcome.cause == "killed by ada: wrong data"
+    world.until(lambda: all(box.state == "ended" for box in world.boxes.values()))
+    assert not world.logged("replay"), "something was replayed after the end"
+
+
+def test_a_program_that_fails_for_good(tmp_path: Path) -> None:
+    world = World(1, config(tmp_path), calm_after_s=0)
+    world.until(lambda: training(world))
+    box = world.box_of("worker", 1)
+    worker = box.running[0]
+    failed = pb.RoleFailed(error="InputError: no such column", traceback="T", user_error=True)
+    worker.say(failed=failed)
+    box.exited(worker, 1)
+    outcome = world.run().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.cause_code) == ("FAILED", "input")
+    assert outcome.cause == "worker 1: no such column"
+    assert outcome.retry_helps is False and not outcome.traceback  # it is the user's mistake
+
+
+def test_a_tick_that_begins_something_is_journalled() -> None:
+    """A phase that begins while no worker is there tells nobody, and must be replayed."""
+    log: list[Log] = [Log("epoch", "epoch 2 of 3: training begins")]
+    assert JobMachine.durable(i.Ticked(), list(log))
+    assert not JobMachine.durable(i.Ticked(), [])
+    assert not JobMachine.durable(i.AgentWent("worker_1"), list(log))
