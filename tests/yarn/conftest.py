@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hdfs_input import LINES, Flights, put
 
 from yarnps.client import sandbox as sandboxes
 from yarnps.client.sandbox import Sandbox
+
+# The helpers that the drill shares are in `bench/`, which no distribution holds.
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 # A sandbox of one's own that runs already: for repeated runs while writing a test.
 USE_RUNNING = "YARNPS_TEST_SANDBOX"
@@ -49,6 +54,40 @@ def on_sandbox(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     for name, value in sandbox.environ().items():
         monkeypatch.setenv(name, value)
     return sandbox
+
+
+@pytest.fixture(scope="session")
+def client_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A client's folder for the whole session; there are no site defaults in it."""
+    home = tmp_path_factory.mktemp("client")
+    (home / "site.yaml").write_text("")
+    return home
+
+
+@pytest.fixture
+def hadoop(on_sandbox: Sandbox, client_home: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    """Return the sandbox, with everything set up for the client's commands."""
+    monkeypatch.setenv("YARNPS_HOME", str(client_home))
+    monkeypatch.setenv("YARNPS_CONFIG", str(client_home / "site.yaml"))
+    return on_sandbox
+
+
+@pytest.fixture(scope="session")
+def flights(sandbox: Sandbox) -> Flights:
+    """All flights in HDFS."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in sandbox.environ().items():
+            patch.setenv(name, value)
+        return put("flights")
+
+
+@pytest.fixture(scope="session")
+def small(sandbox: Sandbox) -> Flights:
+    """A few flights of each file in HDFS."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in sandbox.environ().items():
+            patch.setenv(name, value)
+        return put("small", LINES)
 
 
 @pytest.hookimpl(wrapper=True)
