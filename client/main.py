@@ -10,6 +10,7 @@ import difflib
 import importlib
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -134,7 +135,14 @@ def _keep_traceback(args: list[str]) -> str:
 
 def main() -> NoReturn:
     """Entry point of the command `yarnps`."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if any(thread.daemon for thread in threading.enumerate()):
+        # Such as a driver that was starting when the job file turned out to be wrong. Python ends
+        # such threads in the middle of what they do, and in C++ that is an abort.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

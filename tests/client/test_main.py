@@ -210,3 +210,21 @@ def test_a_plain_skein_file_needs_a_cluster(
     )
     assert main.run(["submit", str(path), "--cluster", "local"]) == 2
     assert "--cluster sandbox" in capsys.readouterr().err
+
+
+def test_a_thread_that_is_busy_in_a_library_does_not_spoil_the_end() -> None:
+    """The interpreter is not taken down around it, which aborts the process now and then."""
+    program = (
+        "import sys, threading, time\n"
+        "from yarnps.client import main\n"
+        "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+        "sys.argv = ['yarnps', 'sbumit']\n"
+        "import atexit; atexit.register(print, 'an orderly end')\n"
+        "main.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 2
+    assert "did you mean" in done.stderr
+    assert done.stdout == ""

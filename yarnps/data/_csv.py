@@ -85,10 +85,11 @@ def check_columns(
 
     with ThreadPoolExecutor(THREADS) as pool:
         named = list(pool.map(columns, files))
-    if settings.features is None:
-        check_same(named)
+    # First what the job file names: where that is missing, the file is of another kind altogether.
     for address, names in named:
         bind(settings, names, address, need_label=need_label)
+    if settings.features is None:
+        check_same(named)
 
 
 def with_folders(columns: Sequence[str], folders: Sequence[str]) -> list[str]:
