@@ -12,10 +12,15 @@ from test_training import COUNT, model_of
 
 from yarnps.protocol import control_pb2 as pb
 
-# Worker 0 is slow, and both write down when each of their batches read and ended.
+# Both begin together; worker 0 is slow; both write down when each of their batches read and ended.
 UNEVEN = """
-import time
+import pathlib, time
 table = job.sparse("w", optimizer=yarnps.Add())
+pathlib.Path(f"here-{job.rank}").touch()
+deadline = time.monotonic() + 60
+while not all(pathlib.Path(f"here-{rank}").exists() for rank in range(2)):
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
 with open(f"clock-{job.rank}", "w", buffering=1) as out:
     for batch in job.data():
         with batch:
