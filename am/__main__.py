@@ -15,11 +15,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from yarnps._version import VERSION
 from yarnps.am.clusters import connect
-from yarnps.am.clusters.base import Cluster, FinalState
+from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
+from yarnps.am.outcome import diagnostics
 from yarnps.am.shell import Shell
 from yarnps.am.supervisor import EXIT_ATTEMPT_OVER, EXIT_ENDED
 from yarnps.files import home_address, open_files
@@ -88,14 +90,20 @@ async def serve(folder: Path) -> int:
     job_dir = JobDir(config.job_dir)
     ended = await asyncio.to_thread(prepare, config, job_dir, folder)
     if ended is not None:
-        state: FinalState = "SUCCEEDED" if ended.state == "SUCCEEDED" else "FAILED"
-        await cluster.finish(state, f"ended before this attempt: {ended.state}: {ended.cause}")
+        # An earlier attempt has ended the job; YARN shows what its last attempt says.
+        state: Any = ended.state
+        await cluster.finish(state, diagnostics(ended))
         return EXIT_ENDED
     certificate, key = (folder / ".skein.crt").read_bytes(), (folder / ".skein.pem").read_bytes()
     shell = Shell(config, cluster, job_dir, folder, certificate, key)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, shell.kill, "a signal", signal.Signals(number).name)
+        if cluster.name == "yarn":
+            # YARN takes the container (preemption, a node that stops, skein's process died): that
+            # is no order to end the job. Who kills the application kills it at the RM.
+            loop.add_signal_handler(number, shell.leave, signal.Signals(number).name)
+        else:
+            loop.add_signal_handler(number, shell.kill, "a signal", signal.Signals(number).name)
     shell.recall()
     where = await shell.listen()
     await asyncio.to_thread(job_dir.write_json, AM_JSON, where)

@@ -483,6 +483,12 @@ class Shell:
         """A client orders the end."""
         self.feed(i.KillOrdered(user, reason))
 
+    def leave(self, why: str) -> None:
+        """End this attempt and write nothing: the next one goes on from the last checkpoint."""
+        logger.error("%s: this attempt stops here", why)
+        self._superseded = True
+        self._over.set()
+
     async def listen(self) -> dict[str, Any]:
         """Open the control service and the page; returns where they are, for `am.json`.
 
