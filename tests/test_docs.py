@@ -175,9 +175,9 @@ def emitted() -> set[str]:
                 continue
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             first = node.args[0]
-            if name in ("Log", "log") and isinstance(first, ast.Constant):
-                if isinstance(first.value, str):
-                    kinds.add(first.value)
+            value = first.value if isinstance(first, ast.Constant) else None
+            if name in ("Log", "log") and isinstance(value, str):
+                kinds.add(value)
     return kinds
 
 
