@@ -1,192 +1,159 @@
-"""From `yarnps submit` to the first acknowledged push, beside a bare skein application.
+"""From ``yarnps submit`` to the first acknowledged push: ``python -m bench.startup``.
 
-``python -m bench.startup [--repeats N] [--home SANDBOX]``
-
-Both run on one sandbox, in turns, after one run of each that is not counted: the files that travel
-are on the cluster, the compiled kernels on the nodes. The bare application is what anybody has to
-wait for: skein's client starts, submits, and YARN runs the first command in the first container.
-Prints lines ``name value unit``: medians, where the time of ours goes, and at last the difference.
+Runs `specs/flights.yaml` several times, the first one to warm the kernel cache and the uploads,
+ends each at its first push, and prints where the time went (medians of the runs), and the processor
+time that each kind of process has used by then: on a busy machine that is what counts. On a sandbox
+a bare skein application is submitted in turn with ours, up to its first running container.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
+from bench import processes
+from bench.drill import START_LIMIT_S, Watched, place, submit
 
-from yarnps.client import sandbox as sandboxes
-from yarnps.client.sandbox import Sandbox
-from yarnps.files import open_files
-from yarnps.jobdir import JobDir
+POLL_S = 0.05
+LIMIT_S = 180.0
 
-REPEATS = 5
-LIMIT_S = 300.0
-TARGET_S = 6.0
-ROWS, FEATURES, NONZEROS = 20_000, 10_000, 20
-INPUT = "bench-startup/train"
-
-# Submits one container whose first command notes the time; ends the application when it has.
-BARE = """
-import sys, time, warnings
-from pathlib import Path
-warnings.simplefilter("ignore")
-import skein
-note = Path(sys.argv[1])
-service = skein.Service(
-    script=f"date +%s.%N > {note}.new && mv {note}.new {note}; sleep 60",
-    resources=skein.Resources(memory="512 MiB", vcores=1),
+# Each step ends with the last event of its kind, but for the push: the first one counts.
+STEPS = (
+    ("ApplicationMaster", "start"),
+    ("containers", "grant"),
+    ("agents and processes", "up"),
+    ("servers ready", "ready"),
+    ("first push", "first_push"),
 )
-spec = skein.ApplicationSpec(name="bare", services={"one": service}, max_attempts=1)
-spec.master.security = skein.Security.new_credentials()
-with skein.Client(log=False) as client:
-    application = client.submit(spec)
-    deadline = time.monotonic() + float(sys.argv[2])
-    while not note.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    client.kill_application(application)
-sys.exit(0 if note.exists() else "no container came up")
-"""
 
 
-def bare() -> float:
-    """Seconds to the first container of a bare application."""
-    with tempfile.TemporaryDirectory(prefix="yarnps-bench-") as folder:
-        note = Path(folder) / "started"
-        began = time.time()
-        command = [sys.executable, "-W", "ignore", "-c", BARE, str(note), str(LIMIT_S)]
-        subprocess.run(command, check=True, timeout=LIMIT_S + 60, capture_output=True)
-        return float(note.read_text()) - began
+class Ours:
+    """Starts of our job, and what they have used."""
+
+    def __init__(self, cluster: str, sets: Sequence[str]) -> None:
+        self.cluster = cluster
+        self.sets = sets
+        self.cpu: dict[str, list[float]] = {}
+
+    def start(self) -> dict[str, float]:
+        """Seconds from the start of the command to the end of each step."""
+        begun = time.time()
+        application = submit(self.cluster, self.sets)
+        ends = {"submit --detach is back": time.time() - begun}
+        watched = Watched(application, self.cluster)
+        try:
+            self._wait_for_push(watched)
+            for found in processes.of_application(application):
+                name = found.role if found.kind == "role" else found.kind
+                self.cpu.setdefault(name, []).append(cpu_seconds(found.pid))
+        finally:
+            watched.view.kill("it has started")
+            self._wait_for_end(watched)
+        for name, kind in STEPS:
+            times = [event.time for event in watched.known.values() if event.kind == kind]
+            ends[name] = (min if kind == "first_push" else max)(times) - begun
+        return ends
+
+    @staticmethod
+    def _wait_for_push(watched: Watched) -> None:
+        deadline = time.monotonic() + START_LIMIT_S
+        while not any(event.kind == "first_push" for event in watched.known.values()):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"startup: no push within {START_LIMIT_S:.0f} s")
+            watched.look()
+            time.sleep(POLL_S)
+
+    @staticmethod
+    def _wait_for_end(watched: Watched) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not watched.view.look().gone and not watched.ended:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"startup: {watched.application} does not end")
+            watched.look()
+            time.sleep(POLL_S)
+        watched.view.close()
 
 
-def ours(file: Path) -> dict[str, float]:
-    """Seconds to each step of a job, up to the first acknowledged push."""
-    began = time.time()
-    command = [sys.executable, "-m", "yarnps.client.main", "submit", str(file)]
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of the processors so far; 0 when it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def bare_skein() -> float:
+    """Seconds from the start of a bare skein client to its application's first container."""
+    begun = time.time()
     done = subprocess.run(
-        [*command, "--cluster", "yarn", "-o", "json"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
+        [sys.executable, "-W", "ignore", "-m", "bench.bare_skein"],
+        stdout=subprocess.PIPE,
         text=True,
         timeout=LIMIT_S,
+        check=True,
     )
-    if done.returncode:
-        raise SystemExit(f"the job has failed:\n{done.stderr}")
-    result = json.loads(done.stdout)
-    steps = {"submitted": submitted_at(result["application"]) - began}
-    firsts: dict[str, float] = {}
-    for event in JobDir(result["job_dir"]).events():
-        name = f"{event['kind']}_{event['role']}".rstrip("_")
-        firsts.setdefault(name, event["time"] - began)
-    for step, event_name in STEPS.items():
-        steps[step] = firsts[event_name]
-    return steps
+    return float(done.stdout) - begun
 
 
-# Our names of the steps, and the event that ends each.
-STEPS = {
-    "am_up": "start",
-    "container_granted": "grant_server",
-    "server_up": "up_server",
-    "server_ready": "ready_server",
-    "worker_up": "up_worker",
-    "training_begins": "epoch",
-    "first_push": "first_push_worker",
-}
+def settings(data: Path, cluster: str, folder: Path) -> list[str]:
+    """What differs from the job file."""
+    if cluster != "local":
+        return []
+    sets = [f"yarnps.data.{n}=file://{data.resolve()}/{n}/*" for n in ("train", "test")]
+    return [*sets, f"yarnps.model.path={folder}/model-{{app}}"]
 
 
-def submitted_at(application: str) -> float:
-    """When YARN took the application."""
-    from yarnps.client import hadoop_conf, rm
-
-    report = rm.ResourceManager.of(hadoop_conf.load()).application(application)
-    assert report.started is not None
-    return report.started
-
-
-def write_input() -> None:
-    """A small made input in HDFS."""
-    draw = random.Random(1)
-    lines = []
-    for _ in range(ROWS):
-        keys = sorted(draw.sample(range(FEATURES), NONZEROS))
-        lines.append(f"{draw.randint(0, 1)} " + " ".join(f"{key}:1" for key in keys))
-    files, path = open_files(INPUT)
-    files.write_bytes(path, ("\n".join(lines) + "\n").encode(), overwrite=True)
+def show(runs: Sequence[dict[str, float]], ours: Ours, bare: Sequence[float]) -> None:
+    """Print the figures."""
+    before = 0.0
+    for name in sorted(runs[0], key=lambda name: statistics.median(run[name] for run in runs)):
+        ends = [run[name] for run in runs]
+        middle = statistics.median(ends)
+        print(f"{name:24} at {middle:6.2f} s   (+{middle - before:.2f} s)   best {min(ends):.2f} s")
+        before = middle
+    for name, used in sorted(ours.cpu.items()):
+        if max(used) >= 0.1:
+            count = len(used) / len(runs)
+            print(f"processor time of {name:12} {statistics.median(used):5.2f} s   x {count:.0f}")
+    if bare:
+        middle = statistics.median(bare)
+        print(f"{'bare skein, container':24} at {middle:6.2f} s   best {min(bare):.2f} s")
+        print(f"{'over bare skein':24}    {before - middle:6.2f} s")
 
 
-def write_job(folder: Path) -> Path:
-    """The job: two servers and three workers, as in the main example."""
-    size = {"memory": "640 MiB", "vcores": 1}
-    document = {
-        "name": "startup",
-        "services": {
-            "server": {"instances": 2, "resources": size},
-            "worker": {"instances": 3, "resources": size},
-        },
-        "yarnps": {
-            "app": "ftrl",
-            "params": {"alpha": 0.1},
-            "data": {"train": INPUT, "format": "libsvm"},
-            "model": {"path": "bench-startup/model-{app}"},
-        },
-    }
-    path = folder / "startup.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return path
-
-
-def measure(folder: Path, repeats: int) -> None:
-    """Run both in turns and print the medians."""
-    write_input()
-    file = write_job(folder)
-    pairs = [(bare(), ours(file)) for _ in range(repeats + 1)][1:]
-    floor = statistics.median(seconds for seconds, _ in pairs)
-    print(f"bare_first_container {floor:.2f} s")
-    for step in ("submitted", *STEPS):
-        print(f"yarnps_{step} {statistics.median(steps[step] for _, steps in pairs):.2f} s")
-    over = statistics.median(steps["first_push"] - seconds for seconds, steps in pairs)
-    print(f"startup_over_bare {over:.2f} s")
-    print(f"startup_over_bare_target {TARGET_S:.2f} s", flush=True)
-
-
-@contextmanager
-def running(home: Path | None, folder: Path) -> Iterator[Sandbox]:
-    """The sandbox in this home, or one of our own."""
-    if home is not None:
-        found = sandboxes.find_running(home)
-        if found is None:
-            raise SystemExit(f"no sandbox runs in {home}")
-        yield found
-        return
-    try:
-        yield sandboxes.start(folder / "sandbox")
-    finally:
-        sandboxes.stop(folder / "sandbox")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--home", type=Path, help="of a sandbox that runs already")
-    options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="yarnps-bench-") as name:
-        folder = Path(name)
-        with running(options.home, folder) as sandbox:
-            os.environ.update(sandbox.environ(), YARNPS_HOME=str(folder / "client"))
-            measure(folder, options.repeats)
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.startup", description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path(".data/flights"), help="of `make data`")
+    parser.add_argument("--cluster", choices=("local", "sandbox"), default="local")
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args(words)
+    cluster = "yarn" if options.cluster == "sandbox" else "local"
+    with (
+        place(options.data, options.cluster),
+        tempfile.TemporaryDirectory(prefix="yarnps-startup-") as folder,
+    ):
+        os.environ["YARNPS_HOME"] = folder
+        ours = Ours(cluster, settings(options.data, cluster, Path(folder)))
+        ours.start()
+        ours.cpu.clear()
+        runs: list[dict[str, float]] = []
+        bare: list[float] = []
+        for _ in range(options.runs):
+            runs.append(ours.start())
+            if cluster == "yarn":
+                bare.append(bare_skein())
+        show(runs, ours, bare)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
