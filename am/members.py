@@ -268,6 +268,8 @@ class Members:
         state = rank.processes.get(exited.incarnation.process)
         if state is not None and not state.could_exit(exited.incarnation.start):
             return []  # said before, or of an incarnation that has been replaced already
+        if exited.leaving and exited.exit_code != 0:
+            return []  # preempted, over its memory, a node that stops: the cluster is about to say
         memory = Memory(self._memory_limit(rank), peak)
         ending = roster.exit_of(rank.role, state, exited, memory, work or Work())
         if ending is None:

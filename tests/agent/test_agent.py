@@ -255,6 +255,7 @@ def test_sigterm_ends_all_at_once_and_says_so(
     agent.process.send_signal(signal.SIGTERM)
     exited = session.exited()
     assert (exited.exit_code, exited.restarting, exited.ordered) == (-9, False, False)
+    assert exited.leaving
     assert agent.process.wait(LIMIT_S) == 143
     assert time.monotonic() - began < 2
     assert agent.leftovers() == []

@@ -506,6 +506,28 @@ def test_a_container_that_ended_after_its_process_counts_once() -> None:
     assert job.members.processes(job.now)[0].deaths == 1
 
 
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("Container preempted by scheduler", Cause.PREEMPTED),
+        ("1.2 GB of 1 GB physical memory used", Cause.MEMORY),
+    ],
+)
+def test_why_its_node_ends_a_container_is_the_cluster_s_word(message: str, cause: Cause) -> None:
+    """The agent, ended by a signal, is quicker to say that its process is gone."""
+    job = running()
+    exited = pb.RoleExited(incarnation=incarnation("c"), exit_code=-15, leaving=True)
+    assert job.members.role_exited("c", exited, job.now) == []
+    assert only(Died, job.end("c", message)).cause is cause
+
+
+def test_a_container_that_its_node_ends_and_nobody_speaks_of_is_silent() -> None:
+    job = running(limits=Limits(silence=30.0))
+    exited = pb.RoleExited(incarnation=incarnation("c"), exit_code=-15, leaving=True)
+    job.members.role_exited("c", exited, job.now)
+    assert only(Died, job.wait(31)).cause in (Cause.SILENT, Cause.NODE_LOST)
+
+
 def test_our_own_release_is_no_death() -> None:
     job = running()
     assert kinds(job.members.shutdown("the job has ended")) == ["Release"]

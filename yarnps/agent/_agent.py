@@ -339,6 +339,7 @@ class Agent:
                         output_tail=role.output_tail(),
                         restarting=again,
                         ordered=role.ordered,
+                        leaving=self._terminated,
                     )
                 )
             )

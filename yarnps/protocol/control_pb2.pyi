@@ -83,18 +83,20 @@ class RoleStarted(_message.Message):
     def __init__(self, incarnation: _Optional[_Union[Incarnation, _Mapping]] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class RoleExited(_message.Message):
-    __slots__ = ("incarnation", "exit_code", "output_tail", "restarting", "ordered")
+    __slots__ = ("incarnation", "exit_code", "output_tail", "restarting", "ordered", "leaving")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_TAIL_FIELD_NUMBER: _ClassVar[int]
     RESTARTING_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     incarnation: Incarnation
     exit_code: int
     output_tail: str
     restarting: bool
     ordered: bool
-    def __init__(self, incarnation: _Optional[_Union[Incarnation, _Mapping]] = ..., exit_code: _Optional[int] = ..., output_tail: _Optional[str] = ..., restarting: bool = ..., ordered: bool = ...) -> None: ...
+    leaving: bool
+    def __init__(self, incarnation: _Optional[_Union[Incarnation, _Mapping]] = ..., exit_code: _Optional[int] = ..., output_tail: _Optional[str] = ..., restarting: bool = ..., ordered: bool = ..., leaving: bool = ...) -> None: ...
 
 class RoleSays(_message.Message):
     __slots__ = ("incarnation", "message")
