@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 DATA   := .data
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test data bench drill lint format types protocol reference clean
+.PHONY: help check hadoop demo test data bench drill lint format types protocol reference clean
 
 help:           ## what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -15,6 +15,8 @@ check:
 	  || { echo "Python 3.10 to 3.13 is needed, '$(PYTHON)' is not that: apt-get install python3 python3-venv, or make PYTHON=/path/to/python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 	  || { echo "Python's venv module is missing: apt-get install python3-venv" >&2; exit 1; }
+
+hadoop:
 	@command -v java >/dev/null || { echo "java is missing: apt-get install openjdk-17-jre-headless" >&2; exit 1; }
 	@command -v mvn >/dev/null || { echo "mvn is missing: apt-get install maven" >&2; exit 1; }
 
@@ -25,19 +27,19 @@ $(VENV)/ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/ready data    ## train on real flights on a real YARN and HDFS on this machine
+demo: hadoop $(VENV)/ready data    ## train on real flights on a real YARN and HDFS on this machine
 	@$(BIN)/python specs/demo.py --data $(DATA)/flights
 
 data: $(VENV)/ready         ## make the flights task in .data/ (again and again without harm)
 	@$(BIN)/python specs/flights_data.py $(DATA)/flights
 
-test: $(VENV)/ready data    ## all tests: units, local jobs, real YARN and HDFS, a real browser
+test: hadoop $(VENV)/ready data    ## all tests: units, local jobs, real YARN and HDFS, a real browser
 	$(BIN)/python -m pytest $(TESTS)
 
-bench: $(VENV)/ready data   ## side by side with peers, in one run; prints ratios
+bench: hadoop $(VENV)/ready data   ## side by side with peers, in one run; prints ratios
 	$(BIN)/python -m bench
 
-drill: $(VENV)/ready data   ## long, repeated kill runs; writes docs/drill.md
+drill: hadoop $(VENV)/ready data   ## long, repeated kill runs; writes docs/drill.md
 	$(BIN)/python -m bench.drill --data $(DATA)/flights --report docs/drill.md
 
 lint: $(VENV)/ready types   ## ruff (format included) and mypy strict

@@ -54,7 +54,7 @@ class Course:
         self._test: Sequence[SplitLike] = ()
         self._tries: dict[str, int] = {}
         self._started = now
-        self._elapsed_before = 0.0
+        self.elapsed_before = 0.0
         block, stop = config.block, config.block.stop
         self.plan = Plan(
             PlanSettings(
@@ -92,7 +92,7 @@ class Course:
             return [Log("resume", "no checkpoint of an earlier attempt: from the beginning")]
         self.history.restore(manifest.extra["history"])
         self._go_back_to(manifest)
-        self._elapsed_before = float(manifest.extra.get("elapsed", 0.0))
+        self.elapsed_before = float(manifest.extra.get("elapsed", 0.0))
         rows = self.ledger.rows if self.ledger else 0
         text = f"resuming from checkpoint {manifest.number}: {rows:,} rows are done"
         return [Log("resume", text, data={"cut": manifest.number, "rows": rows})]
@@ -178,7 +178,7 @@ class Course:
 
     def elapsed(self, now: float) -> float:
         """Seconds of the job over all attempts."""
-        return self._elapsed_before + now - self._started
+        return self.elapsed_before + now - self._started
 
     def advance(self, now: float) -> list[Action]:
         """Begin the step that the plan names, unless it is under way."""
@@ -344,13 +344,13 @@ class Course:
             "model_written": self.model_written,
             "tries": dict(self._tries),
             "started": self._started,
-            "elapsed_before": self._elapsed_before,
+            "elapsed_before": self.elapsed_before,
         }
 
     def restore(self, data: dict[str, Any]) -> None:
         """Put back what `snapshot` gave."""
         self._started = data["started"]
-        self._elapsed_before = data["elapsed_before"]
+        self.elapsed_before = data["elapsed_before"]
         if data["ledger"] is not None:
             train, test = ([decode(x) for x in data[name]] for name in ("train", "test"))
             saver = self._furnish(train, test, self._started)

@@ -23,6 +23,7 @@ class RoleProcess:
     start: int
     node: str
     address: str
+    nth: int = 1  # start of the rank, over all its containers
     server_rank: int = 0  # servers: index among all server processes
     began: bool = False  # it has been told its job
     asked: bool = False  # workers: it has asked for input
@@ -53,7 +54,7 @@ class RoleProcess:
             role=self.role,
             rank=self.rank,
             container=self.container,
-            incarnation=self.start,
+            incarnation=self.nth,
             node=self.node,
         )
 

@@ -66,6 +66,7 @@ class Up:
     incarnation: Incarnation
     node: str
     address: str  # IP address that its container is reached by
+    nth: int  # start of the rank, over all its containers, from 1
 
 
 @dataclass(frozen=True)

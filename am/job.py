@@ -313,6 +313,7 @@ class JobMachine:
             start=one.start,
             node=up.node,
             address=up.address,
+            nth=up.nth,
             server_rank=up.rank * self.config.server.processes + one.process,
         )
         text = f"{member.name} has started on {up.node}"
@@ -328,11 +329,16 @@ class JobMachine:
             role=died.role,
             rank=died.rank,
             container=died.container,
-            incarnation=died.incarnations[0].start if died.incarnations else None,
+            incarnation=self._nth_of(died),
             node=died.node,
             data={"cause": died.cause.value, "charged": died.charged, "then": then},
         )
         return [log, *self._gone([one.id for one in died.incarnations], now)]
+
+    def _nth_of(self, died: Died) -> int | None:
+        """Which start of the rank has died, where it got so far."""
+        live = (self.training.crew.get(one.id) for one in died.incarnations)
+        return next((member.nth for member in live if member is not None), None)
 
     def _gone(self, incarnations: Sequence[int], now: float) -> list[Action]:
         """The training side goes on without them; after the job's end nothing goes on."""

@@ -82,8 +82,8 @@ class Lives:
             rank.phase, rank.told_at, rank.running_since = "running", None, now
         elif rank.phase != "restarting":
             rank.phase = "starting"
-        up = Up(rank.role, rank.rank, rank.incarnation(inc.process), rank.node, rank.address)
-        return [*out, up]
+        who = rank.incarnation(inc.process)
+        return [*out, Up(rank.role, rank.rank, who, rank.node, rank.address, rank.starts)]
 
     # ------------------------------------------------------------ ends
 

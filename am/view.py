@@ -60,7 +60,7 @@ def build(
         sentence="",
         attempt=config.attempt,
         generation=machine.training.routes.generation,
-        started=machine.started,
+        started=machine.started - course.elapsed_before,
         now=now,
         ended=machine.ended,
         job_dir=config.job_dir,

@@ -47,7 +47,23 @@ def command() -> None:
     help="What each node offers to containers.",
 )
 @click.option("--node-vcores", type=click.IntRange(min=1), default=8, show_default=True)
-def start(home: Path | None, output: str, nodes: int, node_memory: int, node_vcores: int) -> None:
+@click.option(
+    "--am-expiry",
+    type=click.IntRange(min=5),
+    default=20,
+    show_default=True,
+    metavar="SECONDS",
+    help="An ApplicationMaster that says nothing for so long, also at its start, is lost. On a "
+    "machine with much other work: more.",
+)
+def start(
+    home: Path | None,
+    output: str,
+    nodes: int,
+    node_memory: int,
+    node_vcores: int,
+    am_expiry: int,
+) -> None:
     """Start it and wait until it works."""
     # Standard output holds the result only.
     sandbox = sandboxes.start(
@@ -56,6 +72,7 @@ def start(home: Path | None, output: str, nodes: int, node_memory: int, node_vco
         report=lambda line: click.echo(line, err=True),
         node_memory_mb=node_memory,
         node_vcores=node_vcores,
+        am_expiry_s=am_expiry,
     )
     _print_status(sandboxes.status(sandbox.home), output)
 

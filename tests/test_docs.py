@@ -167,17 +167,18 @@ def test_a_wrong_command_would_be_found() -> None:
 
 
 def emitted() -> set[str]:
-    """The kinds of all events in the AM's code: Log("kind", …) and member.log("kind", …)."""
+    """The kinds of all events: Log("kind", …), member.log("kind", …), RoleEvent(name="kind", …)."""
     kinds = set()
-    for path in (ROOT / "am").rglob("*.py"):
+    for path in [*(ROOT / "am").rglob("*.py"), *(ROOT / "yarnps").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call) or not node.args:
+            if not isinstance(node, ast.Call):
                 continue
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            first = node.args[0]
-            value = first.value if isinstance(first, ast.Constant) else None
-            if name in ("Log", "log") and isinstance(value, str):
-                kinds.add(value)
+            named = [k.value for k in node.keywords if name == "RoleEvent" and k.arg == "name"]
+            for first in named or node.args[:1]:
+                value = first.value if isinstance(first, ast.Constant) else None
+                if name in ("Log", "log", "RoleEvent") and isinstance(value, str):
+                    kinds.add(value)
     return kinds
 
 

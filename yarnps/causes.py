@@ -31,7 +31,6 @@ class Cause(str, Enum):
     START_TIMEOUT = "start_timeout"
     BUDGET = "budget"  # a rank died too often
     MODEL = "model"  # the model could not be written
-    SUPERSEDED = "superseded"  # a newer attempt of the ApplicationMaster has taken over
     AM = "am"  # the ApplicationMaster itself failed
     UNKNOWN = "unknown"
 

@@ -179,7 +179,8 @@ class ServerProcess:
         if self._unheard_until and now >= self._unheard_until:
             self._unheard_until = 0.0
             if unheard := self._service.clocks.stop_waiting():
-                log.warning("the gate no longer waits for %d silent workers", len(unheard))
+                text = f"the gate no longer waits for {len(unheard)} workers that say nothing"
+                self._channel.send(pb.FromRole(event=pb.RoleEvent(name="gate", text=text)))
         stats = pb.Stats(
             clock=self._service.clocks.lowest(),
             pushes=self._service.counts.pushes,

@@ -227,8 +227,7 @@ class DataLoop:
         for call in batch.pushes:
             self._client.wait(call)
         lease = batch.lease
-        while self._settings.pace > (seconds := time.monotonic() - batch.begun):
-            self._client.pump(min(0.1, self._settings.pace - seconds))
+        self._keep_pace(batch)
         if lease.revoked:
             raise LeaseRevoked(f"the lease of split {lease.split.id} is void")
         batch.committed = True
@@ -240,6 +239,13 @@ class DataLoop:
             self._say(pb.FromRole(first_push=pb.FirstPush()))
         self._tick_clock()
         self._tell(lease)
+
+    def _keep_pace(self, batch: Batch) -> None:
+        """Wait until the batch has taken the time that it should; that is no work of its own."""
+        begun = time.monotonic()
+        while self._settings.pace > (seconds := time.monotonic() - batch.begun):
+            self._client.pump(min(0.1, self._settings.pace - seconds))
+        self._client.idle_s += time.monotonic() - begun
 
     # ------------------------------------------------------------------ the clock
 
