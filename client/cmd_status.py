@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from yarnps.status import Status
 
 EVENTS_SHOWN = 10
+GONE = "The job's ApplicationMaster is gone, and left no word on how it ended."
 
 
 @click.command("status")
@@ -45,13 +46,15 @@ def command(
     if sight.status is not None:
         print(describe(sight.status, live=sight.live))
         if sight.gone and sight.status.outcome is None:
-            print("The job's ApplicationMaster is gone, and left no word on how it ended.")
+            print(GONE)
     elif sight.report is not None:
         if sight.report.ended:
             outcome = exits.outcome_of_report(sight.report)
             print(f"{application}: {outcome.state}, says the resource manager. {outcome.cause}")
         else:
             print(f"{application}: {report_line(sight.report, sight.note)}")
+    elif sight.gone:
+        print(f"{application}: {GONE} Its last output:\n{sight.trouble}")
     else:
         raise ClusterError(
             f"nothing can be seen of {application}: {sight.trouble or 'it has just been started'}",
