@@ -15,7 +15,7 @@ from yarnps.client import checks, environments, hadoop_conf, job, package, rm
 from yarnps.client.cache import ArchiveCache
 from yarnps.client.clusters import need_yarn
 from yarnps.client.credentials import Credentials, new_credentials
-from yarnps.client.driver import Driver, java
+from yarnps.client.driver import Driver, import_skein, java
 from yarnps.client.local import JOB_FILE
 from yarnps.client.output import Say
 from yarnps.client.yarn_job import JOB_DIRS, YarnView, default_job_dir
@@ -33,7 +33,10 @@ class _DriverSoon:
     """A driver that starts while everything is checked: it takes about three seconds."""
 
     def __init__(self) -> None:
-        self.credentials: Credentials | None = None
+        # All imports of the other thread are done here, before it runs: two threads that import
+        # at the same time may wait for each other for ever (Python 3.11).
+        import_skein()
+        self.credentials = new_credentials(rsa=True)
         self._driver: Driver | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name="driver")
@@ -41,7 +44,6 @@ class _DriverSoon:
 
     def _run(self) -> None:
         try:
-            self.credentials = new_credentials(rsa=True)
             self._driver = Driver(self.credentials)
         except BaseException as error:  # noqa: BLE001 - raised again in `get`
             self._error = error
@@ -51,7 +53,7 @@ class _DriverSoon:
         self._thread.join(DRIVER_LIMIT_S)
         if self._error is not None:
             raise self._error
-        if self._driver is None or self.credentials is None:
+        if self._driver is None:
             raise ClusterError("skein's driver does not come up", "yarnps doctor looks for why.")
         return self._driver, self.credentials
 
