@@ -25,7 +25,7 @@ from yarnps.am.outcome import diagnostics
 from yarnps.am.shell import Shell
 from yarnps.am.supervisor import EXIT_ATTEMPT_OVER, EXIT_ENDED
 from yarnps.files import home_address, open_files
-from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, JOB_JSON, JOB_YAML, OUTCOME, JobDir
+from yarnps.jobdir import AM_CERTIFICATE, AM_KEY, JOB_JSON, JOB_YAML, OUTCOME, JobDir
 from yarnps.spec import Job, masked_job
 from yarnps.status import Outcome
 
@@ -105,8 +105,7 @@ async def serve(folder: Path) -> int:
         else:
             loop.add_signal_handler(number, shell.kill, "a signal", signal.Signals(number).name)
     shell.recall()
-    where = await shell.listen()
-    await asyncio.to_thread(job_dir.write_json, AM_JSON, where)
+    await shell.listen()
     outcome = await shell.run()
     if outcome is None:
         return EXIT_ATTEMPT_OVER

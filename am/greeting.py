@@ -62,4 +62,5 @@ def start_message(config: Config, role: str, processes: int) -> pb.StartRole:
     threads = str(config.threads(role))
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     env = {name: threads for name in names if name not in spec.env}
+    env["YARNPS_MEMORY"] = str(spec.memory // max(1, processes))
     return pb.StartRole(command=command, env=env, processes=processes, restart=True)

@@ -1,7 +1,7 @@
-"""The shell around the job's state machine: sockets, clocks, files, and the cluster.
+"""The shell around the job's state machine: sockets, clocks, and the cluster.
 
 Everything that happens is fed to `JobMachine`, one event at a time, journalled if it matters, and
-the actions that follow are done here. Nothing is decided here.
+the actions that follow are carried out (`yarnps.am.errands`). Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -14,37 +14,30 @@ import os
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarnps._errors import YarnpsError
 from yarnps.am import chores, view
 from yarnps.am import inputs as i
-from yarnps.am.actions import (
-    Action,
-    Ask,
-    DeleteCuts,
-    End,
-    GiveBack,
-    Log,
-    Publish,
-    Refuse,
-    Tell,
-    WriteManifest,
-)
+from yarnps.am.actions import Action, End, Log, Refuse, Tell
 from yarnps.am.clusters.base import AM_KEY, Cluster, ContainerInfo
 from yarnps.am.config import Config
+from yarnps.am.errands import POLITE_S, Errands, attempt
 from yarnps.am.events import EventLog
 from yarnps.am.job import JobMachine
 from yarnps.am.journal import Journal, replay
 from yarnps.am.outcome import diagnostics
+from yarnps.am.records import Records
 from yarnps.am.service import Link, Service
-from yarnps.am.supervisor import ENDED_MARK, TICK_S, Ticker
+from yarnps.am.supervisor import TICK_S, Ticker
 from yarnps.am.telemetry import Telemetry
 from yarnps.am.view import Surroundings
-from yarnps.am.web.server import Page
-from yarnps.jobdir import OUTCOME, STATUS, JobDir
+from yarnps.jobdir import AM_JSON, JobDir
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json
+
+if TYPE_CHECKING:
+    from yarnps.am.web.server import Page
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +48,13 @@ ATTEMPT_EVERY_S = 10.0
 REASON_EVERY_S = 5.0
 # A loop that lags by more than this cannot judge the silence of others.
 RESPONSIVE_S = 2.0
-# Agents get this long to end their roles before their containers are taken.
-POLITE_S = 5.0
-END_LIMIT_S = 30.0
+# The page is opened a moment after the containers have been asked for: who waits for training to
+# begin should not wait for a web server's modules first.
+PAGE_AFTER_S = 1.5
+# Ports and the page's prefix, for a process that comes back.
+STATE_FILE = "am-state.json"
+# A cluster that does not answer a process that has come back is asked again for so long.
+RETURN_LIMIT_S = 120.0
 
 
 class Shell:
@@ -87,16 +84,23 @@ class Shell:
         self._journal: Journal | None = None
         self._links: dict[str, Link] = {}
         self._known: dict[str, ContainerInfo] = {}
-        self._asking: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
         self._ticker = Ticker.from_environment()
         self._am_restarts = 0
         self._lag_s = 0.0
         self._last_tick = time.time()
         self._waiting_reason = ""
-        self._piece = 0
         self._superseded = False
+        self._records = Records(config, job_dir, self.events, self.status, folder)
+        self._errands = Errands(
+            config,
+            cluster,
+            job_dir,
+            self._links,
+            feed=self.feed,
+            env=self._container_env,
+            metrics=lambda: self.machine.training.course.results.newest,
+        )
 
     # ------------------------------------------------------------ life
 
@@ -108,8 +112,8 @@ class Shell:
             self._repeat(TICK_EVERY_S, self._tick),
             self._repeat(TICK_S, self._alive),
             self._repeat(self.cluster.poll_s, self._poll),
-            self._repeat(UPLOAD_EVERY_S, self._upload_events),
-            self._repeat(STATUS_EVERY_S, self._write_status),
+            self._repeat(UPLOAD_EVERY_S, self._in_thread(self._records.send_events)),
+            self._repeat(STATUS_EVERY_S, self._in_thread(self._records.write_status)),
             self._repeat(ATTEMPT_EVERY_S, self._check_attempt),
             self._repeat(REASON_EVERY_S, self._ask_reason),
         ]
@@ -127,10 +131,11 @@ class Shell:
     def _begin(self) -> None:
         """Start, or go on where the process before this one was ended."""
         if self._returning:
-            self._spawn(self._return())
+            self._errands.spawn(self._return())
         else:
-            self._spawn(self._start())
-            self._spawn(self._list_input())
+            self._errands.spawn(self._start())
+            self._errands.spawn(self._list_input())
+        self._errands.spawn(self._open_page())
 
     def recall(self) -> None:
         """Learn from the journal what an earlier process knew; before anyone can call."""
@@ -146,21 +151,38 @@ class Shell:
             self.machine.handle(event, record["now"])
             count += 1
         self._am_restarts += self._returning
+        self._records.number_from(self._am_restarts)
         self._journal = Journal(self._journal_path)
         logger.info("journal: %d inputs replayed", count)
 
     async def _start(self) -> None:
-        nodes = await self.cluster.nodes()
-        self.feed(i.Started(nodes=len(nodes)))
+        try:
+            nodes = len(await self.cluster.nodes())
+        except YarnpsError as error:
+            logger.warning("the cluster does not tell its nodes: %s", error.what)
+            nodes = 0
+        self.feed(i.Started(nodes=nodes))
 
     async def _return(self) -> None:
-        containers = await self.cluster.containers()
+        containers = await self._containers_again()
         self._known = {info.id: info for info in containers}
         self.feed(i.Reconciled(tuple(containers)))
         if self.machine.outcome is not None:
             self._over.set()
         elif self.machine.training.course.ledger is None:
             await self._list_input()
+
+    async def _containers_again(self) -> list[ContainerInfo]:
+        """What the cluster has; one that does not answer is asked again, up to a limit."""
+        deadline = time.monotonic() + RETURN_LIMIT_S
+        while True:
+            try:
+                return await self.cluster.containers()
+            except YarnpsError as error:
+                if time.monotonic() > deadline:
+                    raise
+                logger.warning("the cluster did not answer, it is asked again: %s", error.what)
+                await asyncio.sleep(1.0)
 
     async def _list_input(self) -> None:
         resume = self.config.attempt > 1
@@ -171,7 +193,7 @@ class Shell:
         """Write everything down, then end the application."""
         outcome = self.machine.outcome
         assert outcome is not None
-        await asyncio.to_thread(self._leave_word, outcome)
+        await asyncio.to_thread(self._records.leave_word, outcome)
         await self._agents_gone()
         await self.service.stop()
         if self.page is not None:
@@ -180,18 +202,6 @@ class Shell:
         state: Any = outcome.state
         await self.cluster.finish(state, diagnostics(outcome))
         return outcome
-
-    def _leave_word(self, outcome: Outcome) -> None:
-        """The outcome goes first: with it in place no attempt runs this job again."""
-        self.job_dir.write(STATUS, to_json(self.status()).encode())
-        self.job_dir.write(OUTCOME, to_json(outcome).encode())
-        (self._folder / ENDED_MARK).touch()
-        self._send_events()
-        try:
-            chores.remove_leftovers(self.config)
-            chores.remove_keys(self.job_dir)
-        except YarnpsError as error:
-            logger.warning("what is of no use any more could not be removed: %s", error)
 
     async def _agents_gone(self) -> None:
         """Agents that were told to exit get a moment to do so by themselves."""
@@ -218,19 +228,10 @@ class Shell:
             self._tell(action.container, action.message)
         elif isinstance(action, Log):
             self._log(action, now)
-        elif isinstance(action, Ask):
-            self._spawn(self._ask(action))
-        elif isinstance(action, GiveBack):
-            self._spawn(self._give_back(action))
-        elif isinstance(action, WriteManifest):
-            self._spawn(self._write_manifest(action))
-        elif isinstance(action, DeleteCuts):
-            self._spawn(self._thread(chores.delete_cuts, self.job_dir, action.numbers))
-        elif isinstance(action, Publish):
-            self._spawn(self._publish(action))
         elif isinstance(action, End):
             self._over.set()
-        # Refuse is read by `agent_came`, which has the stream at hand.
+        elif not isinstance(action, Refuse):  # that is read by `agent_came`, which has the stream
+            self._errands.run(action)
 
     def _log(self, log: Log, now: float) -> None:
         fields = {f.name: getattr(log, f.name) for f in dataclasses.fields(log)}
@@ -244,47 +245,15 @@ class Shell:
             logger.warning("%s does not take its messages; its stream is cut", container)
             link.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(self._guard(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """Background work must not fail in silence: what it did not foresee ends the job."""
-        try:
-            await work
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            logger.exception("background work failed")
-            self.feed(i.Broken("am", f"the ApplicationMaster failed: {error!r}"))
-
     # ------------------------------------------------------------ the cluster
 
-    async def _ask(self, ask: Ask) -> None:
-        env = {
-            **ask.env,
+    def _container_env(self) -> dict[str, str]:
+        """What every container of this job is given."""
+        return {
             "YARNPS_AM": self.am_address,
             "YARNPS_APPLICATION": self.config.application,
             "YARNPS_JOB_DIR": self.config.job_dir,
         }
-        try:
-            container = await self.cluster.request(ask.role, env, retry_memory=ask.retry_memory)
-        except YarnpsError as error:
-            self.feed(i.NotPlaced(ask.nonce, error.what))
-            return
-        self.feed(i.Placed(ask.nonce, container))
-
-    async def _give_back(self, back: GiveBack) -> None:
-        if back.polite and back.container in self._links:
-            self._tell(back.container, pb.ToAgent(exit=pb.Exit(reason=back.reason)))
-            deadline = time.monotonic() + POLITE_S
-            while back.container in self._links and time.monotonic() < deadline:
-                await asyncio.sleep(0.05)
-        try:
-            await self.cluster.release(back.container)
-        except YarnpsError as error:
-            logger.warning("%s could not be released: %s", back.container, error)
 
     async def _poll(self) -> None:
         """Look at the containers; what has changed is an event."""
@@ -310,75 +279,25 @@ class Shell:
             return ""
 
     async def _ask_reason(self) -> None:
-        if self.machine.members.missing():
-            self._waiting_reason = await self.cluster.waiting_reason()
-
-    # ------------------------------------------------------------ files
-
-    async def _write_manifest(self, write: WriteManifest) -> None:
-        error = await self._attempt(chores.write_manifest, self.job_dir, write.cut, write.manifest)
-        self.feed(i.ManifestWritten(write.cut, error))
-
-    async def _publish(self, publish: Publish) -> None:
-        """Finish a model, and move it to its place unless it is only kept as the best so far."""
-        model, error = self.config.model, ""
-        if publish.manifest:
-            metrics = dict(self.machine.training.course.results.newest)
-            error = await self._attempt(
-                chores.finish_model, publish.source, publish.manifest, metrics
-            )
-        if publish.kind != "best" and not error:
-            overwrite = self.config.block.model.overwrite
-            error = await self._attempt(
-                chores.place_model, publish.source, model, overwrite=overwrite
-            )
-        path = publish.source if publish.kind == "best" else model
-        self.feed(i.Published(publish.kind, path, error))
-
-    async def _attempt(self, chore: Callable[..., None], *args: Any, **named: Any) -> str:
-        """Do a chore in a thread; returns what went wrong."""
-        try:
-            await asyncio.to_thread(chore, *args, **named)
-        except (YarnpsError, OSError) as error:
-            logger.exception("%s failed", chore.__name__)
-            return getattr(error, "what", str(error))
-        return ""
-
-    async def _thread(self, chore: Callable[..., None], *args: Any) -> None:
-        error = await self._attempt(chore, *args)
-        if error:
-            self._log(Log("note", f"{chore.__name__}: {error}"), time.time())
-
-    async def _upload_events(self) -> None:
-        await asyncio.to_thread(self._send_events)
-
-    def _send_events(self) -> None:
-        lines = self.events.take_unsent()
-        if not lines:
+        if not self.machine.members.missing():
             return
-        self._piece += 1
-        piece = self._am_restarts * 1_000_000 + self._piece
         try:
-            self.job_dir.write_events(self.config.attempt, piece, lines)
-            self.events.mark_sent(lines)
-        except (YarnpsError, OSError) as error:
-            logger.warning("events could not be written, they are tried again: %s", error)
-            self.events.put_back(lines)
-
-    async def _write_status(self) -> None:
-        await self._attempt(self.job_dir.write, STATUS, to_json(self.status()).encode())
+            self._waiting_reason = await self.cluster.waiting_reason()
+        except YarnpsError as error:
+            logger.warning("the cluster does not say why it lets us wait: %s", error.what)
 
     async def _check_attempt(self) -> None:
         """A newer attempt's marker: this one stops at once, and touches nothing more."""
-        try:
-            newest = await asyncio.to_thread(self.job_dir.newest_attempt)
-        except (YarnpsError, OSError) as error:
-            logger.warning("the attempt's marker could not be read: %s", error)
-            return
+        newest = await asyncio.to_thread(self._records.newest_attempt)
         if newest > self.config.attempt:
-            logger.error("attempt %d has taken over; this one stops", newest)
-            self._superseded = True
-            self._over.set()
+            self.leave(f"attempt {newest} has taken over")
+
+    @staticmethod
+    def _in_thread(work: Callable[[], None]) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def run() -> None:
+            await asyncio.to_thread(work)
+
+        return run
 
     # ------------------------------------------------------------ time
 
@@ -390,10 +309,14 @@ class Shell:
     async def _alive(self) -> None:
         self._ticker.tick()
         progress = self.machine.training.course.ledger
-        if progress is not None:
+        if progress is None:
+            return
+        now = time.time()
+        self.telemetry.rate(progress.rate(now), now)
+        try:
             await self.cluster.set_progress(progress.fraction)
-            now = time.time()
-            self.telemetry.rate(progress.rate(now), now)
+        except YarnpsError as error:
+            logger.warning("the cluster did not take the progress: %s", error.what)
 
     async def _tick(self) -> None:
         now = time.time()
@@ -489,27 +412,49 @@ class Shell:
         self._superseded = True
         self._over.set()
 
-    async def listen(self) -> dict[str, Any]:
-        """Open the control service and the page; returns where they are, for `am.json`.
+    # ------------------------------------------------------------ addresses
 
-        A process that comes back takes the ports and the page's prefix that it had, so that
-        agents and open pages find it again.
+    async def listen(self) -> None:
+        """Open the control service, and tell where it is.
+
+        A process that comes back takes the port that it had, so that agents find it again.
         """
-        path = self._folder / "am-state.json"
-        had = json.loads(path.read_text()) if path.exists() else {}
-        port = await self.service.start(had.get("port", 0))
+        port = await self.service.start(self._had("port") or 0)
         host = os.environ.get("YARNPS_AM_HOST") or os.environ.get("NM_HOST") or "127.0.0.1"
         self.am_address = f"{host}:{port}"
-        self.page = Page(self.status, prefix=had.get("prefix"))
-        page_port = await self.page.start(had.get("page_port", 0))
-        state = {"port": port, "page_port": page_port, "prefix": self.page.prefix}
-        path.write_text(json.dumps(state))
+        self._remember(port=port)
         await self.cluster.publish(AM_KEY, self.am_address)
-        url = await self.cluster.add_page(page_port, self.page.prefix)
+        await self._tell_where("")
+
+    async def _open_page(self) -> None:
+        """Open the page; one that comes back keeps port and prefix, so that open pages go on."""
+        if not self._returning:
+            await asyncio.sleep(PAGE_AFTER_S)
+        from yarnps.am.web.server import Page
+
+        self.page = Page(self.status, prefix=self._had("prefix"))
+        port = await self.page.start(self._had("page_port") or 0)
+        self._remember(page_port=port, prefix=self.page.prefix)
+        url = await self.cluster.add_page(port, self.page.prefix)
         self._log(Log("page", f"the page is at {url}"), time.time())
-        return {
+        await self._tell_where(url)
+
+    async def _tell_where(self, page: str) -> None:
+        """Write `am.json` for clients."""
+        where = {
             "address": self.am_address,
-            "page": url,
+            "page": page,
             "attempt": self.config.attempt,
             "pid": os.getpid(),
         }
+        await attempt(self.job_dir.write_json, AM_JSON, where)
+
+    def _had(self, name: str) -> Any:
+        """What an earlier process of this container has remembered."""
+        path = self._folder / STATE_FILE
+        return json.loads(path.read_text()).get(name) if path.exists() else None
+
+    def _remember(self, **values: Any) -> None:
+        path = self._folder / STATE_FILE
+        known = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**known, **values}))

@@ -14,7 +14,7 @@ from yarnps.am.clocks import Clocks
 from yarnps.am.config import Config
 from yarnps.am.course import Course
 from yarnps.am.crew import Crew, RoleProcess
-from yarnps.am.dataset import SplitLike
+from yarnps.am.dataset import BadSample, SplitLike
 from yarnps.am.greeting import begin_message
 from yarnps.am.outcome import Failure
 from yarnps.am.routes import Routes
@@ -246,12 +246,11 @@ class Training:
         ledger, limit = self.course.ledger, self.config.block.data.max_bad_records
         if ledger is None or not ledger.bad_records or not ledger.over_limit(limit):
             return
-        first = "; ".join(
-            f"{b.path}, line {b.line}: {b.error}: {b.text!r}" for b in ledger.bad_samples
-        )
+        first = "; ".join(_sentence(sample) for sample in ledger.bad_samples)
         text = (
-            f"{ledger.bad_records} records cannot be read, data.max_bad_records allows "
-            f"{limit}. The first: {first}"
+            f"{ledger.bad_records} records cannot be read as {self.config.block.data.format} "
+            f"(data.format), and data.max_bad_records allows {limit}. The first: {first}. Correct "
+            "data.format or the files; `yarnps validate --data` shows records as they are read"
         )
         self.course.failures.append(Failure(Cause.DATA, text))
 
@@ -330,3 +329,9 @@ class Training:
         self.course.restore(data["course"])
         self._wants = dict(data["wants"])
         self._resumes = data["resumes"]
+
+
+def _sentence(bad: BadSample) -> str:
+    """A record that does not parse: where, why, and its beginning."""
+    text = "" if bad.text in bad.error else f": {bad.text!r}"
+    return f"{bad.path}:{bad.line}: {bad.error}{text}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from yarnps._errors import DataError, InputError
@@ -72,17 +72,19 @@ class Found:
     bytes: int
     splits: int
     skipped: tuple[tuple[str, str], ...]
-    records: tuple[str, ...]  # the first few, as the program will see them
-    bad: tuple[str, ...]  # the first few that cannot be read
-    problems: tuple[str, ...]  # why the job would fail
+    records: tuple[str, ...] = ()  # the first few, as the program will see them
+    bad: tuple[str, ...] = ()  # the first few that cannot be read
+    problems: tuple[str, ...] = ()  # why the job would fail
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         return asdict(self)
 
 
-def look(job: Job, name: str) -> Found | None:
+def look(job: Job, name: str, *, trying: bool = True) -> Found | None:
     """List `data.<name>` and read its first records; None when the job has no such input.
+
+    With `trying` off nothing is read.
 
     Raises
     ------
@@ -106,20 +108,25 @@ def look(job: Job, name: str) -> Found | None:
             f"data.{name} has no input: {', '.join(given)}",
             "The files are empty, or hidden (`_SUCCESS`, dot files and the like are no input).",
         )
-    sampled = sample(listing, settings, records=SAMPLE_RECORDS)
-    return Found(
+    found = Found(
         files=_number(listing.files),
         bytes=int(listing.bytes),
         splits=len(listing.splits),
         skipped=tuple((str(path), str(why)) for path, why in listing.skipped),
+    )
+    if not trying:
+        return found
+    sampled = sample(listing, settings, records=SAMPLE_RECORDS)
+    return replace(
+        found,
         records=tuple(str(r) for r in sampled.records),
         bad=tuple(_bad(record) for record in sampled.bad),
         problems=tuple(sampled.problems),
     )
 
 
-def data(job: Job, say: Say) -> None:
-    """The input must be there, and read as the job file says.
+def data(job: Job, say: Say, *, trying: bool = True) -> None:
+    """The input must be there, and (with `trying`) read as the job file says.
 
     Raises
     ------
@@ -127,7 +134,7 @@ def data(job: Job, say: Say) -> None:
         Nothing matches, a file cannot be read, or a record of the sample cannot be read.
     """
     for name in ("train", "test"):
-        found = look(job, name)
+        found = look(job, name, trying=trying)
         if found is None:
             continue
         say(

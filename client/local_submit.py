@@ -1,7 +1,8 @@
 """Submitting to the local cluster: quick checks, then the ApplicationMaster is started.
 
-What takes longer (importing the readers, trying a sample of the input) is done while the
-ApplicationMaster starts, and ends it again when something is wrong.
+The input is listed while the ApplicationMaster starts, which is ended again when something is
+wrong. No sample is tried: the workers read the input itself within a few seconds, and a sample
+would take the processor from them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def submit(spec: Job, say: Say, *, dry_run: bool = False) -> job.LocalView | Non
         job.remember(started.application, spec.block.job_dir)
     view = job.LocalView(started)
     try:
-        checks.data(spec, say)
+        checks.data(spec, say, trying=False)
     except YarnpsError:
         # The folder stays: the job has an id by now, and its logs tell what it did.
         started.end()

@@ -86,7 +86,7 @@ def model_exists(document: dict[str, Any], folder: Path) -> None:
         (negative_instances, ["services.worker.instances", "-1"]),
         (no_match, ["nowhere/*"]),
         (unreadable_file, ["broken.gz"]),
-        (broken_row, ["bad", "line 3", "here:2"]),
+        (broken_row, ["bad:3", "here:2"]),
         (other_format, ["libsvm", "part-0"]),
         (model_exists, ["model", "overwrite"]),
     ],

@@ -12,7 +12,8 @@ FTRL is never much longer than `alpha`.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,10 @@ from yarnps._errors import DataError
 from yarnps.apps._rows import Features, Int64s, Uniquer, bucketed, gradient, logits
 from yarnps.apps.metrics import binary_sums
 from yarnps.protocol.tables import Ftrl
-from yarnps.spec import FtrlParams
 
 if TYPE_CHECKING:
     from yarnps import Batch, Job, SparseTable
+    from yarnps.spec import FtrlParams
 
 TABLE = "w"
 # The lowest int64: no hash bucket is negative, and an input with this feature id is refused.
@@ -134,7 +135,8 @@ def optimizer(params: FtrlParams) -> Ftrl:
 
 def train(job: Job) -> None:
     """Train until the job's input has ended; called in each worker."""
-    params = FtrlParams.model_validate(job.params)
+    # Checked and complete since the submission: the job model need not be loaded for it.
+    params = cast("FtrlParams", SimpleNamespace(**job.params))
     table = job.sparse(TABLE, optimizer=optimizer(params))
     model, labels = Model(params), Labels()
     progress = _Progress(job)

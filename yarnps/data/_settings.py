@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 from yarnps._errors import InputError
@@ -100,6 +101,12 @@ class DataSettings:
             seed=int(train.seed),
         )
 
+    @classmethod
+    def from_job_json(cls, text: str) -> DataSettings:
+        """The same out of what `yarnps.spec.Job.to_json` wrote, without loading the job model."""
+        block = json.loads(text)["block"]
+        return cls.from_block(_fields({name: block[name] for name in ("data", "train")}))
+
     def too_many_bad(self, bad: int, good: int) -> bool:
         """Whether `bad` records beside `good` ones are more than the job file allows."""
         if 0 < self.max_bad < 1:
@@ -121,3 +128,10 @@ class DataSettings:
             csv=CsvSettings(**csv),
             features=None if features is None else tuple(features),
         )
+
+
+def _fields(values: Mapping[str, Any]) -> SimpleNamespace:
+    """Nested mappings with their keys as attributes."""
+    return SimpleNamespace(
+        **{k: _fields(v) if isinstance(v, dict) else v for k, v in values.items()}
+    )

@@ -24,6 +24,8 @@ from yarnps.server.store import Store
 log = logging.getLogger(__name__)
 
 STATS_S = 1.0
+# Variable with the bytes of the container's memory that are this process's.
+MEMORY = "YARNPS_MEMORY"
 # A save whose writer is busy is looked at again after this.
 TASK_POLL_MS = 2
 
@@ -129,13 +131,9 @@ class ServerProcess:
             thread.join()
 
     def _memory_limit(self) -> int | None:
-        """Bytes for tables: this process's share of its container's memory."""
-        from yarnps.spec import Job
-
-        role = Job.from_json(self._begin.job_json).roles.get("server")
-        if role is None:
-            return None
-        return int(role.memory * self._settings.table_memory) // max(1, role.vcores)
+        """Bytes for tables: a share of this process's part of its container's memory."""
+        memory = os.environ.get(MEMORY)
+        return int(int(memory) * self._settings.table_memory) if memory else None
 
     # ------------------------------------------------------------------ the loop
 

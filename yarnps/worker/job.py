@@ -215,7 +215,7 @@ class Job:
         def settings() -> Any:
             from yarnps.data import DataSettings
 
-            return DataSettings.from_block(self.config.block)
+            return DataSettings.from_job_json(self._begin.job_json)
 
         def read(lease: Held) -> Iterator[Any]:
             from yarnps.data import Split, read_batches
