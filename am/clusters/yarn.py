@@ -24,6 +24,7 @@ from yarnps._errors import ClusterError
 from yarnps.am.clusters import _yarn_web as web
 from yarnps.am.clusters._lost_requests import LostRequests
 from yarnps.am.clusters.base import RETRY_SUFFIX, ContainerInfo, ContainerState, FinalState
+from yarnps.spec import AWAKE
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class YarnCluster:
         self._web = ""  # of the ResourceManager
         self._services: dict[str, Any] = {}
         self._lost = LostRequests()
+        self._awake = True
 
     async def open(self) -> None:
         def connect() -> tuple[Any, Any, str]:
@@ -102,7 +104,17 @@ class YarnCluster:
             f"request a container of {service}",
             lambda: self._client.add_container(service, env=dict(env)),
         )
+        if self._awake:
+            self._awake = False
+            await self._take_back_first()
         return str(container.id)
+
+    async def _take_back_first(self) -> None:
+        """Our own request keeps skein awake now; the one of its specification has done its work."""
+        try:
+            await self.release(f"{AWAKE}_0")
+        except ClusterError as error:  # an earlier process of this attempt has done it
+            log.info("the first request is gone: %s", error.what)
 
     async def release(self, container: str) -> None:
         await self._do(f"end {container}", lambda: self._client.kill_container(container))
@@ -111,7 +123,7 @@ class YarnCluster:
         found = await self._do(
             "list containers", lambda: self._client.get_containers(states=list(_STATES))
         )
-        infos = [self._info(c) for c in found]
+        infos = [self._info(c) for c in found if c.service_name != AWAKE]
         await self._ask_again([info.id for info in infos if info.state == "requested"])
         return infos
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from skein.model import ApplicationSpec
 
-from yarnps.spec import Job, RenderParts, load, masked, masked_job, masked_text, render
+from yarnps.spec import AWAKE, Job, RenderParts, load, masked, masked_job, masked_text, render
 
 Read = Callable[..., Job]
 
@@ -73,6 +73,13 @@ def test_the_master(read: Read) -> None:
     assert "yarnps" not in spec
 
 
+def test_one_request_from_the_start_that_nothing_fulfils(read: Read) -> None:
+    """It keeps skein looking to the resource manager every second."""
+    awake = accepted(render(read(), PARTS)).services[AWAKE]
+    assert (awake.instances, awake.nodes, awake.relax_locality) == (1, ["192.0.2.1"], False)
+    assert awake.allow_failures
+
+
 def test_what_the_file_says_of_the_master_stays(read: Read) -> None:
     spec = render(
         read(
@@ -109,9 +116,9 @@ def test_other_services_stay_as_they_are(read: Read, folder: Path) -> None:
 
 
 def test_a_retry_with_more_memory_is_a_service_of_its_own(read: Read) -> None:
-    assert set(render(read())["services"]) == {"server", "worker"}
+    assert set(render(read())["services"]) == {"server", "worker", AWAKE}
     services = render(read({}, "  retry_memory: 1.5"), PARTS)["services"]
-    assert set(services) == {"server", "worker", "server-retry", "worker-retry"}
+    assert set(services) == {"server", "worker", "server-retry", "worker-retry", AWAKE}
     assert services["worker-retry"]["resources"] == {"memory": 1536, "vcores": 1}
     assert services["worker"]["resources"]["memory"] == "1 GiB"
     assert services["worker-retry"]["script"] == services["worker"]["script"]

@@ -24,12 +24,13 @@ from ._load import load
 from ._mask import masked, masked_job, masked_text
 from ._needs import Ask, Limits, Needs, needs
 from ._params import APPS, FtrlParams
-from ._render import RenderParts, render
+from ._render import AWAKE, RenderParts, render
 from ._schema import json_schema
 from ._units import format_duration, format_size, parse_duration, parse_size
 
 __all__ = [
     "APPS",
+    "AWAKE",
     "Ask",
     "Block",
     "Checkpoint",

@@ -21,6 +21,21 @@ JAVA_OPTIONS: Final = " ".join(
     for package in ("java.util", "java.lang", "java.util.concurrent")
 )
 
+# skein looks to the RM every second while a request of its own is outstanding, otherwise every 5 s;
+# and the AM's first requests come just after it has looked. So there is one from the start that
+# nothing can fulfil, on a host that does not exist (an address that RFC 5737 keeps free; a name
+# would be looked up). The AM takes it back with its own first request.
+AWAKE: Final = "yarnps-awake"
+_AWAKE_SERVICE: Final[Mapping[str, Any]] = {
+    "instances": 1,
+    "max_restarts": 0,
+    "allow_failures": True,
+    "nodes": ["192.0.2.1"],
+    "relax_locality": False,
+    "resources": {"memory": "64 MiB", "vcores": 1},
+    "script": "exit 0",
+}
+
 Files = Mapping[str, "str | Mapping[str, Any]"]
 
 
@@ -87,6 +102,7 @@ def render(job: Job, parts: RenderParts | None = None) -> dict[str, Any]:
             retry = copy.deepcopy(service)
             retry["resources"]["memory"] = retry_mib(job.roles[name], job.block.retry_memory)
             services[name + RETRY_SUFFIX] = retry
+    services[AWAKE] = copy.deepcopy(dict(_AWAKE_SERVICE))
     return spec
 
 
