@@ -35,6 +35,11 @@ def exit_code(outcome: Outcome) -> int:
     return WRONG_INPUT if outcome.cause_code in _INPUT_CAUSES else FAILED
 
 
+def no_environment(diagnostics: str) -> bool:
+    """Whether YARN's words mean that our script did not find its Python or its packages."""
+    return any(f"{word} {NO_ENVIRONMENT}" in diagnostics for word in ("exit code", "exitCode:"))
+
+
 def outcome_of_report(report: Report) -> Outcome:
     """How an application ended by the resource manager's word alone.
 
@@ -48,7 +53,7 @@ def outcome_of_report(report: Report) -> Outcome:
         return Outcome("KILLED", text, Cause.KILLED_BY_USER.value)
     if report.state == "FINISHED" and report.final_status == "SUCCEEDED":
         return Outcome("SUCCEEDED")
-    if f"exit code {NO_ENVIRONMENT}" in text or f"exitCode: {NO_ENVIRONMENT}" in text:
+    if no_environment(text):
         text = f"{text}\n{ENVIRONMENT_REMEDY}"
         return Outcome("FAILED", text, Cause.ENVIRONMENT.value, retry_helps=False)
     cause = Cause.AM

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING
 
 from yarnps._errors import ClusterError, InputError, YarnpsError
-from yarnps.client import hadoop_conf, rm
+from yarnps.client import exits, hadoop_conf, rm
 from yarnps.client.job import FilesStore, JobView, Sight, Store
 from yarnps.client.output import size
 
@@ -65,6 +66,7 @@ class YarnView(JobView):
         self.manager = rm.ResourceManager.of(hadoop_conf.load())
         self._report: Report | None = None
         self._note = ""
+        self._last_words = ""
         self._reported_at = 0.0
 
     def store(self) -> Store:
@@ -94,8 +96,18 @@ class YarnView(JobView):
                 status = self.recorded() or status
             except (YarnpsError, OSError) as error:
                 trouble = str(getattr(error, "what", error))
+            if status is None and exits.no_environment(report.diagnostics):
+                report = self._with_last_words(report)
             return Sight(status=status, report=report, gone=True, trouble=trouble)
         return Sight(status=status, live=live, report=report, note=self._note, trouble=trouble)
+
+    def _with_last_words(self, report: Report) -> Report:
+        """YARN only says that a script failed; what the script said is in its log."""
+        from yarnps.client import last_words
+
+        self._last_words = self._last_words or last_words.of_master(self)
+        diagnostics = f"{report.diagnostics}\n{self._last_words}".strip()
+        return dataclasses.replace(report, diagnostics=diagnostics)
 
     def am_expected(self) -> bool:
         try:
