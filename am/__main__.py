@@ -21,8 +21,8 @@ from yarnps._version import VERSION
 from yarnps.am.clusters import connect
 from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
-from yarnps.am.outcome import diagnostics
-from yarnps.am.shell import Shell
+from yarnps.am.resources.outcome import diagnostics
+from yarnps.am.shell.loop import Shell
 from yarnps.am.supervisor import EXIT_ATTEMPT_OVER, EXIT_ENDED
 from yarnps.files import home_address, open_files
 from yarnps.jobdir import AM_CERTIFICATE, AM_KEY, JOB_JSON, JOB_YAML, OUTCOME, JobDir

@@ -14,7 +14,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from yarnps.am.clusters.base import ContainerInfo
-from yarnps.am.decisions import Expiry
+from yarnps.am.resources.decisions import Expiry
 from yarnps.protocol import control_pb2 as pb
 
 

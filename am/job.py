@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 from yarnps.am import inputs as i
-from yarnps.am import outcome as rule
 from yarnps.am.actions import Action, Ask, End, GiveBack, Log, Refuse, Tell
 from yarnps.am.config import Config
-from yarnps.am.crew import RoleProcess
-from yarnps.am.decisions import (
+from yarnps.am.resources import outcome as rule
+from yarnps.am.resources.decisions import (
     Decision,
     Died,
     Expiry,
@@ -30,10 +29,11 @@ from yarnps.am.decisions import (
     Up,
     Work,
 )
-from yarnps.am.greeting import start_message
-from yarnps.am.members import Members
-from yarnps.am.outcome import Failure, Killed, RoleRule
-from yarnps.am.training import Training
+from yarnps.am.resources.members import Members
+from yarnps.am.resources.outcome import Failure, Killed, RoleRule
+from yarnps.am.training.crew import RoleProcess
+from yarnps.am.training.greeting import start_message
+from yarnps.am.training.roles import Training
 from yarnps.causes import Cause
 from yarnps.data import Split
 from yarnps.protocol import control_pb2 as pb

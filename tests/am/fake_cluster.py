@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yarnps.am.clusters.base import ContainerInfo
-from yarnps.am.decisions import (
+from yarnps.am.resources.decisions import (
     Decision,
     Died,
     GaveUp,
@@ -22,7 +22,7 @@ from yarnps.am.decisions import (
     StartProcess,
     Up,
 )
-from yarnps.am.members import Members
+from yarnps.am.resources.members import Members
 from yarnps.protocol import control_pb2 as pb
 
 NODES = [f"n{i}" for i in range(7)]

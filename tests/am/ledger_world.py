@@ -16,8 +16,8 @@ from typing import Any
 
 from made_splits import MadeSplit, failure, said, splits
 
-from yarnps.am.ledger import AVOID_NODE_S, Ledger
-from yarnps.am.ledger_records import Grant, Revoked
+from yarnps.am.training.ledger import AVOID_NODE_S, Ledger
+from yarnps.am.training.ledger_records import Grant, Revoked
 
 NODES = 4
 Batch = tuple[int, int, int]  # epoch, split, index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yarnps.am.ledger_records import Grant
+from yarnps.am.training.ledger_records import Grant
 from yarnps.protocol import control_pb2 as pb
 
 

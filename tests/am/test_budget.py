@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from yarnps.am.budget import FREE, Budget, NodeChoice
+from yarnps.am.resources.budget import FREE, Budget, NodeChoice
 from yarnps.causes import COSTS_BUDGET, Cause
 
 

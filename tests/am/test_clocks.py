@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from yarnps.am.clocks import Change, Clocks
+from yarnps.am.training.clocks import Change, Clocks
 
 STALENESS = 4
 

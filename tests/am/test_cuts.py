@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from yarnps.am.cuts import NO_CUT, Abandoned, Cut, CutFile, Cuts, Manifest
+from yarnps.am.training.cuts import NO_CUT, Abandoned, Cut, CutFile, Cuts, Manifest
 from yarnps.protocol import control_pb2 as pb
 
 START = {"epoch": 0}

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from yarnps.am.decode import Memory, container_ended, format_bytes, process_ended, program_failed
+from yarnps.am.resources.decode import (
+    Memory,
+    container_ended,
+    format_bytes,
+    process_ended,
+    program_failed,
+)
 from yarnps.causes import Cause
 
 GIB = 1 << 30

@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from yarnps.am.events import EventLog
+from yarnps.am.shell.events import EventLog
 from yarnps.status import Event
 
 

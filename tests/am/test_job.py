@@ -12,7 +12,7 @@ from test_job_simulated import config
 from yarnps.am import inputs as i
 from yarnps.am.actions import Log
 from yarnps.am.job import JobMachine
-from yarnps.am.plan import Cut, Export
+from yarnps.am.training.plan import Cut, Export
 from yarnps.protocol import control_pb2 as pb
 
 SECONDS = 60.0  # of simulated time that an undisturbed job takes, and some more

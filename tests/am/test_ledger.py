@@ -9,8 +9,8 @@ import pytest
 from made_splits import MadeSplit, failure, said, splits
 
 from yarnps._errors import DataError
-from yarnps.am.ledger import AVOID_NODE_S, Ledger
-from yarnps.am.ledger_records import DoneSplits, Grant, Revoked, done_splits
+from yarnps.am.training.ledger import AVOID_NODE_S, Ledger
+from yarnps.am.training.ledger_records import DoneSplits, Grant, Revoked, done_splits
 
 
 def begun(count: int = 4, *, test: int = 0, phase: str = "train", **settings: Any) -> Ledger:

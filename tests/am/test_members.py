@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from yarnps.am.clusters.base import ContainerInfo
-from yarnps.am.decisions import (
+from yarnps.am.resources.decisions import (
     Decision,
     Died,
     GaveUp,
@@ -24,7 +24,7 @@ from yarnps.am.decisions import (
     Up,
     Work,
 )
-from yarnps.am.members import Members
+from yarnps.am.resources.members import Members
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
 

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from yarnps.am.outcome import Facts, Failure, Killed, RoleRule, decide, diagnostics
+from yarnps.am.resources.outcome import Facts, Failure, Killed, RoleRule, decide, diagnostics
 from yarnps.causes import Cause
 from yarnps.status import Outcome
 

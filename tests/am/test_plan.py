@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from yarnps.am.plan import (
+from yarnps.am.training.plan import (
     Close,
     Cut,
     End,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from yarnps._errors import InputError
-from yarnps.am.routes import Routes
+from yarnps.am.training.routes import Routes
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 7, 64, 256])

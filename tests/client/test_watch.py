@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from yarnps.am.service import Link, Service
+from yarnps.am.shell.service import Link, Service
 from yarnps.client import credentials, home, job, local, main
 from yarnps.client.watch import Plain, watch
 from yarnps.protocol import control_pb2 as pb

@@ -6,11 +6,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from yarnps.am.dataset import BAD_SAMPLES, BadSample, DataSet, DeadLetter, SplitLike
-from yarnps.am.ledger_records import Lease, Position, Worker
-from yarnps.am.pool import Pool
-from yarnps.am.rate import Rate
-from yarnps.am.sums import Sums, Vector
+from yarnps.am.training.dataset import BAD_SAMPLES, BadSample, DataSet, DeadLetter, SplitLike
+from yarnps.am.training.ledger_records import Lease, Position, Worker
+from yarnps.am.training.pool import Pool
+from yarnps.am.training.rate import Rate
+from yarnps.am.training.sums import Sums, Vector
 from yarnps.status import Progress
 
 # Tokens of one attempt. A new attempt starts above all that the older ones may have given out

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from yarnps.am.dataset import SplitLike
+from yarnps.am.training.dataset import SplitLike
 from yarnps.protocol import control_pb2 as pb
 
 

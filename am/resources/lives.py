@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from yarnps.am import roster
-from yarnps.am.deaths import Deaths
-from yarnps.am.decisions import Decision, GaveUp, Limits, RolePlan, StartProcess, Up
-from yarnps.am.decode import Ending
-from yarnps.am.ranks import ProcessState, Rank, Vitals
-from yarnps.am.requests import Requests
+from yarnps.am.resources import roster
+from yarnps.am.resources.deaths import Deaths
+from yarnps.am.resources.decisions import Decision, GaveUp, Limits, RolePlan, StartProcess, Up
+from yarnps.am.resources.decode import Ending
+from yarnps.am.resources.ranks import ProcessState, Rank, Vitals
+from yarnps.am.resources.requests import Requests
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
 

@@ -11,8 +11,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from yarnps.am.budget import Budget
-from yarnps.am.decisions import Incarnation
+from yarnps.am.resources.budget import Budget
+from yarnps.am.resources.decisions import Incarnation
 from yarnps.protocol import control_pb2 as pb
 
 # Phases of a rank. `waiting`: for its back-off; `asked`: for a grant; `granted`: for its agent;

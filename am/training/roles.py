@@ -1,7 +1,7 @@
 """The training side of a job: the processes that live, what they are told and what they say.
 
-Composes routes, clocks and leases over the job's course (`yarnps.am.course`). No I/O: what the
-roles say goes in, with the time; what is to be done comes out.
+Composes routes, clocks and leases over the job's course (`yarnps.am.training.course`). No I/O:
+what the roles say goes in, with the time; what is to be done comes out.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from yarnps.am.actions import Action
-from yarnps.am.clocks import Clocks
 from yarnps.am.config import Config
-from yarnps.am.course import Course
-from yarnps.am.crew import Crew, RoleProcess
-from yarnps.am.dataset import BadSample, SplitLike
-from yarnps.am.greeting import begin_message
-from yarnps.am.outcome import Failure
-from yarnps.am.routes import Routes
+from yarnps.am.resources.outcome import Failure
+from yarnps.am.training.clocks import Clocks
+from yarnps.am.training.course import Course
+from yarnps.am.training.crew import Crew, RoleProcess
+from yarnps.am.training.dataset import BadSample, SplitLike
+from yarnps.am.training.greeting import begin_message
+from yarnps.am.training.routes import Routes
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from yarnps.am import decode, roster
-from yarnps.am.budget import Budget
 from yarnps.am.clusters.base import ContainerInfo
-from yarnps.am.deaths import Deaths
-from yarnps.am.decisions import (
+from yarnps.am.resources import decode, roster
+from yarnps.am.resources.budget import Budget
+from yarnps.am.resources.deaths import Deaths
+from yarnps.am.resources.decisions import (
     Decision,
     Expiry,
     Incarnation,
@@ -25,10 +25,10 @@ from yarnps.am.decisions import (
     Settings,
     Work,
 )
-from yarnps.am.decode import Ending, Memory
-from yarnps.am.lives import Lives
-from yarnps.am.ranks import Rank, Vitals
-from yarnps.am.requests import Requests
+from yarnps.am.resources.decode import Ending, Memory
+from yarnps.am.resources.lives import Lives
+from yarnps.am.resources.ranks import Rank, Vitals
+from yarnps.am.resources.requests import Requests
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Process

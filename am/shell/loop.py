@@ -1,7 +1,7 @@
 """The shell around the job's state machine: sockets, clocks, and the cluster.
 
 Everything that happens is fed to `JobMachine`, one event at a time, journalled if it matters, and
-the actions that follow are carried out (`yarnps.am.errands`). Nothing is decided here.
+the actions that follow are carried out (`yarnps.am.shell.errands`). Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yarnps._errors import YarnpsError
-from yarnps.am import chores, view
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, End, Log, Refuse, Tell
 from yarnps.am.clusters.base import AM_KEY, Cluster, ContainerInfo
 from yarnps.am.config import Config
-from yarnps.am.errands import POLITE_S, Errands, attempt
-from yarnps.am.events import EventLog
 from yarnps.am.job import JobMachine
-from yarnps.am.journal import Journal, replay
-from yarnps.am.outcome import diagnostics
-from yarnps.am.records import Records
-from yarnps.am.service import Link, Service
+from yarnps.am.resources.outcome import diagnostics
+from yarnps.am.shell import chores, view
+from yarnps.am.shell.errands import POLITE_S, Errands, attempt
+from yarnps.am.shell.events import EventLog
+from yarnps.am.shell.journal import Journal, replay
+from yarnps.am.shell.records import Records
+from yarnps.am.shell.service import Link, Service
+from yarnps.am.shell.telemetry import Telemetry
+from yarnps.am.shell.view import Surroundings
 from yarnps.am.supervisor import TICK_S, Ticker
-from yarnps.am.telemetry import Telemetry
-from yarnps.am.view import Surroundings
 from yarnps.jobdir import AM_JSON, JobDir
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from yarnps.am.clusters.base import ContainerInfo
-from yarnps.am.decisions import Decision, Release, Request
-from yarnps.am.ranks import Rank
+from yarnps.am.resources.decisions import Decision, Release, Request
+from yarnps.am.resources.ranks import Rank
 from yarnps.causes import Cause
 
 

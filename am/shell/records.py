@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from yarnps._errors import YarnpsError
-from yarnps.am import chores
 from yarnps.am.config import Config
-from yarnps.am.events import EventLog
+from yarnps.am.shell import chores
+from yarnps.am.shell.events import EventLog
 from yarnps.am.supervisor import ENDED_MARK
 from yarnps.jobdir import OUTCOME, STATUS, JobDir
 from yarnps.status import Outcome, Status, to_json

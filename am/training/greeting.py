@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from yarnps.am.config import Config
-from yarnps.am.crew import RoleProcess
-from yarnps.am.cuts import NO_CUT, Manifest
+from yarnps.am.training.crew import RoleProcess
+from yarnps.am.training.cuts import NO_CUT, Manifest
 from yarnps.protocol import control_pb2 as pb
 
 

@@ -6,10 +6,10 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from yarnps.am import decode
-from yarnps.am.decisions import Died, Expiry, Incarnation, Limits, Note, Work
-from yarnps.am.decode import Ending, Memory
-from yarnps.am.ranks import WITH_AGENT, ProcessState, Rank, Vitals
+from yarnps.am.resources import decode
+from yarnps.am.resources.decisions import Died, Expiry, Incarnation, Limits, Note, Work
+from yarnps.am.resources.decode import Ending, Memory
+from yarnps.am.resources.ranks import WITH_AGENT, ProcessState, Rank, Vitals
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Process

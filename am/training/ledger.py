@@ -10,9 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from yarnps.am.dataset import Failure
-from yarnps.am.ledger_records import Failed, Grant, Lease, Position, Progressed, Revoked, Worker
-from yarnps.am.ledger_state import DEAD, DONE, FREE, LEASED, LedgerState
+from yarnps.am.training.dataset import Failure
+from yarnps.am.training.ledger_records import (
+    Failed,
+    Grant,
+    Lease,
+    Position,
+    Progressed,
+    Revoked,
+    Worker,
+)
+from yarnps.am.training.ledger_state import DEAD, DONE, FREE, LEASED, LedgerState
 from yarnps.protocol import control_pb2 as pb
 
 # For so long a split is kept from a node that it failed on, if a worker elsewhere could take it.

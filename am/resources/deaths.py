@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from yarnps.am import decode
-from yarnps.am.budget import NodeChoice
-from yarnps.am.decisions import RolePlan
-from yarnps.am.decode import Ending
-from yarnps.am.ranks import Rank
+from yarnps.am.resources import decode
+from yarnps.am.resources.budget import NodeChoice
+from yarnps.am.resources.decisions import RolePlan
+from yarnps.am.resources.decode import Ending
+from yarnps.am.resources.ranks import Rank
 from yarnps.causes import Cause
 
 # So many containers that failed before any agent of the job has ever registered: then it is what

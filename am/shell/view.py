@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from yarnps.am import plan as steps
-from yarnps.am.events import EventLog
 from yarnps.am.job import JobMachine
-from yarnps.am.sentence import clock, sentence
-from yarnps.am.telemetry import Telemetry
+from yarnps.am.shell.events import EventLog
+from yarnps.am.shell.sentence import clock, sentence
+from yarnps.am.shell.telemetry import Telemetry
+from yarnps.am.training import plan as steps
 from yarnps.status import Process, Progress, Status, TableInfo
 
 # The page and the terminal want whom to worry about first.

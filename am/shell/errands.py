@@ -13,12 +13,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from yarnps._errors import YarnpsError
-from yarnps.am import chores
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, Ask, DeleteCuts, GiveBack, Publish, WriteManifest
 from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
-from yarnps.am.service import Link
+from yarnps.am.shell import chores
+from yarnps.am.shell.service import Link
 from yarnps.jobdir import JobDir
 from yarnps.protocol import control_pb2 as pb
 

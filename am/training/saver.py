@@ -7,8 +7,8 @@ from typing import Any
 
 from yarnps.am.actions import Action, DeleteCuts, Log, Publish, WriteManifest
 from yarnps.am.config import Config
-from yarnps.am.crew import Crew, RoleProcess
-from yarnps.am.cuts import Cut, Cuts, Manifest
+from yarnps.am.training.crew import Crew, RoleProcess
+from yarnps.am.training.cuts import Cut, Cuts, Manifest
 from yarnps.protocol import control_pb2 as pb
 
 AUDIT_TABLE = "yarnps.rows"

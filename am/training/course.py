@@ -1,7 +1,7 @@
 """The course of a job: which step of the plan is under way, and how it begins and ends.
 
-Owns the ledger, the saves and the results; `yarnps.am.training` owns the processes and tells this
-class what they did.
+Owns the ledger, the saves and the results; `yarnps.am.training.roles` owns the processes and tells
+this class what they did.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from yarnps.am import plan as steps
 from yarnps.am.actions import Action, Log, Publish
 from yarnps.am.config import Config
-from yarnps.am.crew import Crew, RoleProcess
-from yarnps.am.cuts import Cuts, Manifest
-from yarnps.am.dataset import SplitLike
-from yarnps.am.ledger import Ledger
-from yarnps.am.ledger_records import Revoked, done_splits
-from yarnps.am.outcome import Failure
-from yarnps.am.plan import History, Plan, PlanSettings
-from yarnps.am.results import Results
-from yarnps.am.routes import Routes
-from yarnps.am.saver import Saver
+from yarnps.am.resources.outcome import Failure
+from yarnps.am.training import plan as steps
+from yarnps.am.training.crew import Crew, RoleProcess
+from yarnps.am.training.cuts import Cuts, Manifest
+from yarnps.am.training.dataset import SplitLike
+from yarnps.am.training.ledger import Ledger
+from yarnps.am.training.ledger_records import Revoked, done_splits
+from yarnps.am.training.plan import History, Plan, PlanSettings
+from yarnps.am.training.results import Results
+from yarnps.am.training.routes import Routes
+from yarnps.am.training.saver import Saver
 from yarnps.apps.metrics import finish
 from yarnps.causes import Cause
 from yarnps.data import Split

@@ -1,0 +1,1 @@
+"""The shell around the state machines: sockets, clocks, files, and what people see."""

@@ -1,0 +1,1 @@
+"""The training side of the job, without I/O: input, leases, epochs, saves and the model."""
