@@ -53,7 +53,7 @@ def blind(made: Path, venv: Path, client_home: Path) -> Iterator[Sandbox]:
         home,
         nodes=2,
         am_expiry_s=AM_EXPIRY_S,
-        hide=sorted(map(str, outer)),
+        hide=sorted(outer),
         node_env={"HOME": "/nonexistent"},
     )
     try:
