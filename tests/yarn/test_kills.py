@@ -18,7 +18,7 @@ SPEC = ROOT / "specs" / "flights.yaml"
 AUC_AT_LEAST = 0.765
 TRAINING_AT_LEAST_S = 60.0
 # 256 batches an epoch and 3 epochs: 256 batches for each of the 3 workers.
-PACED = ["yarnps.train.pace=0.3 s", "yarnps.checkpoint.every=10 s"]
+PACED = ["yarnps.train.pace=0.25 s", "yarnps.checkpoint.every=10 s"]
 
 
 def test_a_worker_a_server_and_the_am_are_killed(hadoop: Sandbox, flights: Flights) -> None:
@@ -68,7 +68,7 @@ def job(folder: Path, **more: Any) -> Path:
         "app": "ftrl",
         "params": {"alpha": 0.1},
         "data": {"train": "small/train/*", "format": "libsvm"},
-        "train": {"epochs": EPOCHS, "batch_rows": 40, "audit": True, "pace": "0.3 s"},
+        "train": {"epochs": EPOCHS, "batch_rows": 60, "audit": True, "pace": "0.3 s"},
         "checkpoint": {"every": "3 s"},
         "model": {"path": "models/{app}"},
     }
