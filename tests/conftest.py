@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -11,6 +12,11 @@ from browsing import LIMIT_S, Browser
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+
+# A shell that runs tests in the background lets them ignore Ctrl-C, and every program that they
+# start inherits that: signals to those programs would then be tests of the shell.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FLAGS = (
     "--headless=new",
