@@ -32,7 +32,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Progress:
-    """The ledger in numbers. Rows and splits count every epoch."""
+    """The ledger in numbers. Rows count every epoch, splits are those of the present phase."""
 
     epoch: int = 0
     epochs: int = 0
