@@ -222,6 +222,11 @@ def test_a_file_that_changed_fails_its_split_by_name(tmp_path: Path) -> None:
     assert failed[0].changed
 
 
+def times_ready(server: Any) -> int:
+    """How often a server has said that it is ready."""
+    return [m.WhichOneof("kind") for m in server.said].count("server_ready")
+
+
 def test_an_application_master_that_comes_back_is_told_everything(tmp_path: Path) -> None:
     settings = block(tmp_path, train={"pace": 0.05, "batch_rows": 50, "audit": True})
     with playing(tmp_path, settings, COUNT) as player:
@@ -242,8 +247,7 @@ def test_an_application_master_that_comes_back_is_told_everything(tmp_path: Path
             player.of("worker", rank).tell(begin=player._begin(player.of("worker", rank)))
             server = player.of("server", rank)
             server.tell(begin=player._begin(server))
-            said = [m.WhichOneof("kind") for m in server.said]
-            assert said.count("server_ready") == 2
+            player.wait(lambda s=server: times_ready(s) == 2, f"server {rank} is ready again")
         player.finish()
         player.export(tmp_path / "model", tables=["count", "yarnps.rows"])
     assert model_of(tmp_path / "model", "count") == dict.fromkeys(range(4), 1000.0)
