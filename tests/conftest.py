@@ -13,10 +13,12 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-# A shell that runs tests in the background lets them ignore Ctrl-C, and every program that they
-# start inherits that: signals to those programs would then be tests of the shell.
+# A shell that runs tests in the background lets them ignore Ctrl-C, nohup a hang-up, and every
+# program that they start inherits that: signals to those programs would then test the shell.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 FLAGS = (
     "--headless=new",
