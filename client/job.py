@@ -6,6 +6,7 @@ import dataclasses
 import getpass
 import json
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -150,7 +151,7 @@ class AmClient:
         self._channel.close()
 
 
-class JobView:
+class JobView(ABC):
     """A job as a client sees it; subclasses add what their cluster knows.
 
     Parameters
@@ -168,21 +169,21 @@ class JobView:
         self._credentials = credentials
         self._am: AmClient | None = None
 
+    @abstractmethod
     def store(self) -> Store:
         """The job directory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look(self, events_after: int = 0) -> Sight:
         """How the job is now. Never raises for what is only not there yet."""
-        raise NotImplementedError
 
+    @abstractmethod
     def force_kill(self, reason: str) -> None:
         """End the job without its AM's help."""
-        raise NotImplementedError
 
+    @abstractmethod
     def am_expected(self) -> bool:
         """Whether the AM can be expected to answer soon, though it does not now."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of connections."""

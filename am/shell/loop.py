@@ -354,9 +354,7 @@ class Shell:
         container, now = link.register.container, time.time()
         if self._links.get(container) is not link:
             return
-        self.telemetry.heard(container, now)
         if message.WhichOneof("kind") == "heartbeat":
-            self.telemetry.usage(container, message.heartbeat)
             self.machine.members.heard(container, now, message.heartbeat)
             # An agent that hears nothing for long takes this process for gone.
             answer = pb.HeartbeatPeriod(seconds=self.machine.heartbeat_s)

@@ -1,7 +1,8 @@
 """What processes report about themselves: shown to people, and never decided upon.
 
-The newest usage and statistics of each process, the curve of the rate, and metrics over time. All
-of it may be lost with the ApplicationMaster's process: it comes back with the next heartbeats.
+The newest statistics of each process and the curve of the rate. All of it may be lost with the
+ApplicationMaster's process: it comes back with the next messages. (The use of memory and processor
+is kept by `Members`, which needs it to explain deaths.)
 """
 
 from __future__ import annotations
@@ -15,16 +16,6 @@ from yarnps.status import Point, TableInfo
 # The rate's curve keeps this many points; beyond, every second one is dropped and the interval
 # between points doubles, so that a day fits as well as a minute.
 RATE_POINTS = 600
-
-
-@dataclass
-class Usage:
-    """The newest figures of one container, summed over its processes."""
-
-    cpu_percent: float | None = None
-    memory: int | None = None
-    memory_peak: int | None = None
-    heard: float | None = None
 
 
 @dataclass
@@ -42,24 +33,10 @@ class Telemetry:
     """Collects the figures; see the module's text."""
 
     def __init__(self) -> None:
-        self._usage: dict[str, Usage] = {}
         self._figures: dict[int, Figures] = {}
         self._spoke: dict[int, float] = {}
         self._rate: deque[Point] = deque()
         self._rate_interval_s = 1.0
-
-    def heard(self, container: str, now: float) -> None:
-        """A message of the container's agent has come."""
-        self._usage.setdefault(container, Usage()).heard = now
-
-    def usage(self, container: str, beat: pb.Heartbeat) -> None:
-        """A heartbeat with the use of processor and memory."""
-        seen = self._usage.setdefault(container, Usage())
-        if beat.usage:
-            seen.cpu_percent = sum(u.cpu_percent for u in beat.usage)
-            seen.memory = sum(u.memory_bytes for u in beat.usage)
-            peak = sum(u.memory_peak_bytes for u in beat.usage)
-            seen.memory_peak = max(peak, seen.memory_peak or 0)
 
     def spoke(self, incarnation: int, now: float) -> None:
         """A role process has said something."""
@@ -91,10 +68,6 @@ class Telemetry:
         if len(self._rate) > RATE_POINTS:
             self._rate = deque(list(self._rate)[::2])
             self._rate_interval_s *= 2
-
-    def usage_of(self, container: str) -> Usage:
-        """The newest figures of a container."""
-        return self._usage.get(container, Usage())
 
     def figures_of(self, incarnation: int) -> Figures:
         """The newest figures of an incarnation."""
