@@ -259,15 +259,22 @@ class Client:
         elif header.op in (Op.NOT_READY, Op.STALE_GENERATION):
             self._delayed.append((time.monotonic() + _RETRY_S, connection, request))
         elif header.op == Op.ERROR and header.code == wire.Code.HELLO_FIRST:
-            self._greet(connection)
-            self._send(connection, request)
+            if self.broken is None:
+                self._greet(connection)
+                self._send(connection, request)
         elif header.op == Op.ERROR:
             self._forget(request.call)
             request.call.fail(self._refusal(connection, request.call.what, message))
 
     def _connection_answered(self, connection: Connection, message: Message) -> None:
-        """The answer to HELLO, or to the opening of a table after a restart."""
-        if message.header.op == Op.ERROR:
+        """The answer to HELLO, or to the opening of a table after a restart.
+
+        What was sent behind a refused HELLO is refused for coming before one. That is no reason:
+        the first refusal that is one stays.
+        """
+        header = message.header
+        refused = header.op == Op.ERROR and header.code != wire.Code.HELLO_FIRST
+        if refused and self.broken is None:
             self.broken = self._refusal(connection, "hello", message)
 
     def _refusal(self, connection: Connection, what: str, message: Message) -> ServerRefused:
