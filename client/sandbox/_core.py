@@ -6,7 +6,7 @@ import getpass
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,14 @@ from yarnps.client.sandbox._conf import CLIENT
 from yarnps.client.sandbox._daemons import start_daemon
 from yarnps.client.sandbox._errors import SandboxError, SandboxInputError
 from yarnps.client.sandbox._java import Java, read_java
-from yarnps.client.sandbox._processes import ProcessId, alive, containers_of, daemons_of, end
+from yarnps.client.sandbox._processes import (
+    ProcessId,
+    alive,
+    containers_of,
+    daemons_of,
+    end,
+    in_sessions_of,
+)
 from yarnps.client.sandbox._ready import YarnNode, is_ready, yarn_nodes
 from yarnps.client.sandbox._state import (
     DATANODE,
@@ -158,8 +165,9 @@ class Sandbox:
         names = (f"{NODEMANAGER}-{index}", f"{DATANODE}-{index}")
         self._known(names[0])
         running = self.daemons()
-        end_with_containers(
-            [running[name] for name in names if name in running], self._layout.node(index)
+        end_with_children(
+            [running[name] for name in names if name in running],
+            lambda: containers_of(self._layout.node(index)),
         )
 
     def start_daemon(self, daemon: str, *, limit_s: float = READY_LIMIT_S) -> None:
@@ -284,15 +292,18 @@ def wait_ready(
             time.sleep(POLL_S)
 
 
-def end_with_containers(daemons: list[ProcessId], folder: Path) -> None:
-    """Kill daemons and every container in `folder`, and see that none is left.
+def end_with_children(
+    daemons: Collection[ProcessId], others: Callable[[], list[ProcessId]]
+) -> None:
+    """Kill daemons, what they started, and all that `others` finds; see that none is left.
 
     Daemons first: a node manager that lives could still start a container.
     """
-    left = end(daemons)
+    leaders = [daemon for daemon in daemons if alive(daemon)]
+    left = end(leaders)
     for _ in range(20):
         # Again until none is found: what is killed may have just started a child.
-        found = containers_of(folder)
+        found = [*in_sessions_of(leaders), *others()]
         if not found:
             break
         left = end(found)

@@ -11,7 +11,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +52,19 @@ def alive(process: ProcessId) -> bool:
 def daemons_of(home: Path) -> dict[str, ProcessId]:
     """Return the live daemons whose command line names this home, by daemon name."""
     found: dict[str, ProcessId] = {}
+    # A daemon that runs a program shares its command line with the child until the child's own
+    # stands: the older of two is the daemon.
+    for name, process in sorted(_marked(home), key=lambda row: row[1].started, reverse=True):
+        found[name] = process
+    return found
+
+
+def marked(home: Path) -> list[ProcessId]:
+    """Return every live process whose command line names this home."""
+    return [process for _, process in _marked(home)]
+
+
+def _marked(home: Path) -> Iterator[tuple[str, ProcessId]]:
     for pid in _pids():
         arguments = _nul_separated(pid, "cmdline")
         if HOME_MARK + str(home) not in arguments:
@@ -59,7 +72,24 @@ def daemons_of(home: Path) -> dict[str, ProcessId]:
         names = [a[len(NAME_MARK) :] for a in arguments if a.startswith(NAME_MARK)]
         process = identify(pid)
         if names and process is not None:
-            found[names[0]] = process
+            yield names[0], process
+
+
+def in_sessions_of(leaders: Collection[ProcessId]) -> list[ProcessId]:
+    """Return the live processes of the sessions that these processes lead or led.
+
+    A process in the middle of an exec has no command line and no environment to be found by; its
+    session it has always.
+    """
+    numbers = {leader.pid for leader in leaders}
+    found = []
+    for pid in _pids():
+        process = identify(pid)
+        try:
+            if process is not None and os.getsid(pid) in numbers:
+                found.append(process)
+        except OSError:  # it ended meanwhile
+            continue
     return found
 
 

@@ -16,7 +16,7 @@ from yarnps.client.sandbox._core import (
     DaemonDied,
     Sandbox,
     current_user,
-    end_with_containers,
+    end_with_children,
     find_running,
     wait_ready,
 )
@@ -25,7 +25,7 @@ from yarnps.client.sandbox._errors import AlreadyRunning, SandboxError, SandboxI
 from yarnps.client.sandbox._image import place_image
 from yarnps.client.sandbox._jars import Hadoop, Report, fetch_hadoop
 from yarnps.client.sandbox._java import Java, find_java
-from yarnps.client.sandbox._processes import daemons_of
+from yarnps.client.sandbox._processes import containers_of, daemons_of, marked
 from yarnps.client.sandbox._ready import HdfsRefused, make_hdfs_folder
 from yarnps.client.sandbox._scripts import write_scripts
 from yarnps.client.sandbox._state import (
@@ -223,7 +223,8 @@ def _start_once(
     for name in names:
         daemons = {**state.daemons, name: start_daemon(layout, state, java, name)}
         state = replace(state, daemons=daemons)
-    write_state(layout, state)
+        # At once: whoever ends this start has to know of each daemon that there is.
+        write_state(layout, state)
     wait_ready(
         layout,
         state,
@@ -248,5 +249,12 @@ def _make_folders(state: State) -> None:
 
 
 def _end_run(layout: Layout) -> None:
-    end_with_containers(list(daemons_of(layout.home).values()), layout.home / "nodes")
+    state = read_state(layout)
+    recorded = state.daemons.values() if state is not None else ()
+    # Those of a start that was killed may not be recorded, and one that is just being executed
+    # cannot be found by its command line: neither way alone finds all.
+    end_with_children(
+        {*recorded, *marked(layout.home)},
+        lambda: [*marked(layout.home), *containers_of(layout.home / "nodes")],
+    )
     remove_run(layout)

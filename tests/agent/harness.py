@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import skein.model
+import waiting
 from fake_am import LIMIT_S
 
 from yarnps.am.clusters import _processes as processes
@@ -74,7 +74,4 @@ class AgentProcess:
 
 def until(condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
     """Wait for something that nothing announces."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"did not become true in {limit_s} s"
-        time.sleep(0.005)
+    waiting.until(condition, "the condition", limit_s, poll_s=0.005)

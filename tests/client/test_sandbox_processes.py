@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
+from yarnps.client.sandbox._core import end_with_children
 from yarnps.client.sandbox._processes import (
     HOME_MARK,
     NAME_MARK,
@@ -19,8 +21,12 @@ from yarnps.client.sandbox._processes import (
     daemons_of,
     end,
     identify,
+    in_sessions_of,
+    marked,
     spawn,
 )
+from yarnps.client.sandbox._start import stop
+from yarnps.client.sandbox._state import Layout, Settings, State, choose_ports, write_state
 
 WAITER = "import sys; print('up', flush=True); sys.stdin.read()"
 
@@ -80,6 +86,40 @@ def test_daemons_are_found_by_their_whole_home(tmp_path: Path) -> None:
         assert alive(processes["datanode-2"])
     finally:
         end(processes.values())
+
+
+def test_a_child_with_its_parents_command_line_hides_nothing(tmp_path: Path) -> None:
+    # As a Java program's child is, between its birth and its own command.
+    code = "import os, signal; print(os.fork(), flush=True); signal.pause()"
+    marks = (f"{HOME_MARK}{tmp_path}", f"{NAME_MARK}namenode")
+    log = tmp_path / "log"
+    daemon = spawn(
+        [sys.executable, "-c", code, *marks], environ=os.environ, folder=tmp_path, log=log
+    )
+    try:
+        until(lambda: len(log.read_text().splitlines()) == 2, "two starts", 30)
+        assert daemons_of(tmp_path) == {"namenode": daemon}
+        assert len(marked(tmp_path)) == len(in_sessions_of([daemon])) == 2
+        end_with_children([daemon], list)
+        assert marked(tmp_path) == in_sessions_of([daemon]) == []
+    finally:
+        end(marked(tmp_path))
+
+
+def test_a_recorded_daemon_is_stopped_though_its_command_line_does_not_name_it(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    daemon = start_waiter(tmp_path)
+    try:
+        ports = choose_ports(nodes=1)
+        write_state(Layout(home), State(Settings(1), ports, "", "", daemons={"namenode": daemon}))
+        assert stop(home)
+        assert not alive(daemon)
+        assert not home.exists()
+    finally:
+        end([daemon])
 
 
 def test_containers_are_found_by_their_local_folders(tmp_path: Path) -> None:

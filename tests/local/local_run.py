@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import yaml
+from waiting import first_event, until
 
 from bench import processes
 from yarnps.client import local
@@ -186,18 +187,14 @@ class LocalRun:
 
     def wait(self, what: Callable[[], T], name: str, limit: float = LIMIT_S) -> T:
         """Until `what` gives something true."""
-        deadline = time.monotonic() + limit
-        while True:
-            value = what()
-            if value:
-                return value
+
+        def look() -> T:
             outcome = self.ended()
-            if outcome is not None and not (value := what()):
-                raise AssertionError(f"the job has ended, without {name}: {outcome}")
-            if value:
-                return value
-            assert time.monotonic() < deadline, f"not within {limit:.0f} s: {name}"
-            time.sleep(POLL_S)
+            value = what()
+            assert value or outcome is None, f"the job has ended, without {name}: {outcome}"
+            return value
+
+        return until(look, name, limit, poll_s=POLL_S)
 
     def events(self, kind: str = "", after: int = 0) -> list[Event]:
         """The event log so far, read where the ApplicationMaster writes it."""
@@ -222,11 +219,7 @@ class LocalRun:
         """The first event of this kind whose text has the words and that has the fields."""
 
         def look() -> Event | None:
-            for event in self.events(kind, after):
-                here = all(word in event.text for word in words)
-                if here and all(getattr(event, name) == v for name, v in fields.items()):
-                    return event
-            return None
+            return first_event(self.events(), kind, *words, after=after, **fields)
 
         found = self.wait(look, f"event {kind} {words} {fields} after {after}", limit)
         assert found is not None

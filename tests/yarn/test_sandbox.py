@@ -15,6 +15,7 @@ from typing import Any
 import hdfs_native
 import pytest
 import skein as untyped_skein
+import waiting
 
 from yarnps.client import sandbox as sandboxes
 from yarnps.client.main import run
@@ -38,13 +39,7 @@ OPENED = " ".join(
 
 def until(what: str, check: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
     """Poll a cluster that tells nobody when something changes."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        found = check()
-        if found:
-            return found
-        time.sleep(0.1)
-    return pytest.fail(f"not within {limit_s:.0f} s: {what}")
+    return waiting.until(check, what, limit_s)
 
 
 def get(url: str) -> Any:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import waiting
 import yaml
 from safetensors.numpy import load
+from waiting import first_event
 
 from bench import processes
 from yarnps.client.sandbox import Sandbox
@@ -27,7 +28,6 @@ from yarnps.status import Event, Outcome, Status
 
 # A job on a quiet machine takes half a minute; on a crowded one, ten times as long.
 LIMIT_S = 400.0
-POLL_S = 0.1
 RM_FACTS = ("state", "finalStatus", "progress", "diagnostics", "elapsedTime", "runningContainers")
 ENDED = ("FINISHED", "FAILED", "KILLED")
 AUDIT = "yarnps.rows"
@@ -78,12 +78,8 @@ def until(
     limit: float = LIMIT_S,
     report: Callable[[], str] = lambda: "",
 ) -> T:
-    """Wait until `what` gives something true."""
-    deadline = time.monotonic() + limit
-    while not (value := what()):
-        assert time.monotonic() < deadline, f"not within {limit:.0f} s: {name}\n{report()}"
-        time.sleep(POLL_S)
-    return value
+    """Wait until `what` gives something true, as long as a job may take."""
+    return waiting.until(what, name, limit, report=report)
 
 
 def write_job(folder: Path, block: Mapping[str, Any], **more: Any) -> Path:
@@ -196,12 +192,12 @@ class Run(Client):
                 method="PUT",
             )
             urllib.request.urlopen(request, timeout=20).close()
-        left = until(lambda: [processes.of_application(self.application)], "processes")[0]
-        deadline = time.monotonic() + 30
-        while left and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-            left = processes.of_application(self.application)
-        assert not left, f"processes are left behind: {left}"
+        until(
+            lambda: not processes.of_application(self.application),
+            "the end of all processes",
+            30,
+            lambda: f"left behind: {processes.of_application(self.application)}",
+        )
 
     # ------------------------------------------------------------ the client
 
@@ -258,13 +254,11 @@ class Run(Client):
         """Wait for an event of this kind whose text has the words and that has the fields."""
 
         def look() -> Event | None:
-            for event in self.events(kind, after):
-                here = all(word in event.text for word in words)
-                if here and all(getattr(event, name) == v for name, v in fields.items()):
-                    return event
+            # Whether it has ended is asked first: an event of the last moment is still found.
             ended = self.client.poll()
-            assert ended is None, f"the job has ended ({ended})\n{self.report()}"
-            return None
+            event = first_event(self.events(), kind, *words, after=after, **fields)
+            assert event or ended is None, f"the job has ended ({ended})\n{self.report()}"
+            return event
 
         name = f"event {kind} {words} {fields} after {after}"
         found = until(look, name, limit, self.report)
