@@ -48,7 +48,7 @@ RESTARTS_PER_MINUTE = 3
 PROGRAM_END_LIMIT_S = 600.0
 
 # Messages that only carry figures: they change nothing that has to outlive the process.
-_FIGURES = ("heartbeat", "stats", "first_push", "event")
+_FIGURES = ("heartbeat", "stats", "event")
 
 
 class JobMachine:

@@ -12,7 +12,7 @@ from yarnps._errors import ClusterError
 from yarnps.client import clusters, exits, job
 from yarnps.client.cmd_attach import JOB_DIR
 from yarnps.client.follow import event_line, report_line
-from yarnps.client.output import OUTPUT, clock, count, print_json, size, table
+from yarnps.client.output import OUTPUT, clock, count, duration, print_json, size, table
 
 if TYPE_CHECKING:
     from yarnps.status import Status
@@ -125,10 +125,21 @@ def describe(status: Status, *, live: bool) -> str:
         facts.append(("restarts", f"{status.restarts} of roles, {status.am_restarts} of the AM"))
     lines += ["", *(f"{name + ':':<15}{value}" for name, value in facts)]
     if status.processes and live:
-        header = ("ROLE", "RANK", "STATE", "NODE", "CONTAINER", "START", "MEMORY", "ROWS/S", "NOTE")
+        header = (
+            "ROLE",
+            "RANK",
+            "STATE",
+            "NODE",
+            "CONTAINER",
+            "START",
+            "MEMORY",
+            "ROWS/S",
+            "WAITED",
+            "NOTE",
+        )
         rows = [
             (x.role, x.rank, x.state, x.node, x.container, x.incarnation, size(x.memory),
-             count(x.rows_per_s or 0), x.note)
+             count(x.rows_per_s or 0), "" if x.idle_s is None else duration(x.idle_s), x.note)
             for x in status.processes
         ]  # fmt: skip
         lines += ["", table(header, rows)]

@@ -86,5 +86,5 @@ def result(
         "elapsed_s": round(elapsed_s, 3),
         "rows": progress.rows if progress else 0,
         "rows_per_s": progress.rows_per_s if progress else 0.0,
-        "splits": progress.splits_done if progress else 0,
+        "splits": progress.splits_all if progress else 0,
     }

@@ -40,6 +40,7 @@ class Progress:
     splits_done: int = 0
     splits_total: int = 0
     splits_leased: int = 0
+    splits_all: int = 0  # done over all epochs and phases
     rows: int = 0
     rows_total: int | None = None  # estimated from bytes until an epoch is known
     fraction: float = 0.0

@@ -29,6 +29,7 @@ class RoleProcess:
     asked: bool = False  # workers: it has asked for input
     rows: int = 0  # workers: committed by this incarnation
     ended: bool = False  # workers: told that the data has ended
+    pushed: bool = False  # workers: a push of it has been acknowledged
     through: bool = False  # workers: has said that its program is through
 
     @property

@@ -40,6 +40,8 @@ class Ledger(LedgerState):
         if phase not in self._sets or not 1 <= epoch <= self.epochs:
             raise ValueError(f"no such phase: epoch {epoch}, {phase!r}")
         revoked = self.close()
+        if (epoch, phase) != (self.epoch, self.phase):
+            self._splits_before += self._done
         self.epoch, self.phase, self.closed = epoch, phase, False
         if phase == "train":
             del self._rows_of_epoch[epoch - 1 :]

@@ -58,6 +58,7 @@ class LedgerState:
         self.phase = ""
         self.closed = False
         self._rows_of_epoch: list[int] = []
+        self._splits_before = 0  # done in the phases before this one
         self._reset_phase()
 
     def _reset_phase(self) -> None:
@@ -174,6 +175,7 @@ class LedgerState:
             splits_done=self._done,
             splits_total=len(self._state),
             splits_leased=len(self._leases),
+            splits_all=self._splits_before + self._done,
             rows=self.rows,
             rows_total=self.rows_total,
             fraction=self.fraction,
@@ -236,6 +238,7 @@ class LedgerState:
             "phase_rows": self._phase_rows,
             "phase_work": self._phase_work,
             "dead_rows": self._dead_rows,
+            "splits_before": self._splits_before,
             "rows_of_epoch": list(self._rows_of_epoch),
             "pool": self._pool.snapshot(),
             "sums": self._sums.snapshot(),
@@ -273,5 +276,6 @@ class LedgerState:
         self._phase_rows = data["phase_rows"]
         self._phase_work = data["phase_work"]
         self._dead_rows = data["dead_rows"]
+        self._splits_before = data["splits_before"]
         self._sums.restore(data["sums"])
         self._pool.restore(data["pool"], lambda split: self._state[split] == FREE)

@@ -122,7 +122,8 @@ class Training:
         if kind == "stats" and member.role == "worker":
             stats = message.stats
             self.clocks.stats(member.id, stats.clock, stats.idle_s, now)
-        if kind == "first_push":
+        if kind == "first_push" and not member.pushed:  # said again to a restarted AM
+            member.pushed = True
             return [member.log("first_push", f"{member.name}: first push acknowledged")]
         if kind == "event":
             return [member.log(message.event.name, message.event.text)]

@@ -103,6 +103,7 @@ def _processes(processes: Sequence[Process]) -> Iterator[Metric]:
         ("memory_limit", "memory_limit_bytes", "Memory of the container."),
         ("rows_per_s", "rows_per_second", "Rows trained per second."),
         ("clock", "clock", "Count of batches."),
+        ("idle_s", "waited_seconds", "Waited for input, pulls or the gate, in this start."),
         ("last_heard", "last_heard_seconds", "When it was last heard of, Unix time."),
     )
     families = {

@@ -157,3 +157,15 @@ def test_a_tick_that_begins_something_is_journalled() -> None:
     assert JobMachine.durable(i.Ticked(), list(log))
     assert not JobMachine.durable(i.Ticked(), [])
     assert not JobMachine.durable(i.AgentWent("worker_1"), list(log))
+
+
+def test_a_first_push_that_is_said_again_is_logged_once(world: World) -> None:
+    """A worker's agent says everything of the last minute again to a restarted AM."""
+    world.until(lambda: training(world))
+    worker = next(r for r in world.processes.values() if isinstance(r, Worker))
+    worker.say(first_push=pb.FirstPush())
+    world.am_dies()
+    world.until(lambda: world.am_alive)
+    worker.say(first_push=pb.FirstPush())
+    world.run()
+    assert len(world.logged("first_push")) == 1

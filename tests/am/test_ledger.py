@@ -476,3 +476,18 @@ def test_a_hundred_thousand_splits_and_a_thousand_workers() -> None:
     assert asked == 50_000, "a free split was kept back"
     assert (ledger.rows, local) == (700_000, 100_000)
     assert len(json.dumps(ledger.snapshot())) < 3_000_000
+
+
+def test_splits_count_over_all_phases_and_go_back_with_the_ledger() -> None:
+    ledger = begun(3, test=2, epochs=2)
+    finish_phase(ledger)
+    assert ledger.summary(0).splits_all == 3
+    cut = ledger.snapshot()
+    ledger.begin(1, "test")
+    finish_phase(ledger)
+    ledger.begin(2, "train")
+    ledger.progress(1, said(one(ledger), 1, 10, done=True), 0)
+    summary = ledger.summary(0)
+    assert (summary.splits_done, summary.splits_all) == (1, 6)
+    ledger.restore_cut(cut)
+    assert ledger.summary(0).splits_all == 3

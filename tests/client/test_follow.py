@@ -171,7 +171,7 @@ def test_an_event_line_names_its_rank_once() -> None:
 def test_the_object_for_programs_has_exactly_these_keys() -> None:
     seen = status(
         "SUCCEEDED",
-        progress=Progress(rows=10, rows_per_s=5.0, splits_done=3),
+        progress=Progress(rows=10, rows_per_s=5.0, splits_done=1, splits_all=3),
         metrics={"auc": 0.7},
         best={"auc": 0.8},
         model="hdfs:///m",

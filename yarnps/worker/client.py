@@ -27,6 +27,7 @@ from yarnps.protocol.wire import Header, Message, Op
 from yarnps.worker.calls import Call, Request
 from yarnps.worker.connection import Connection, hello, opening
 from yarnps.worker.routing import Part, Router
+from yarnps.worker.stopwatch import Stopwatch
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Client:
         self._delayed: list[tuple[float, Connection, Request]] = []
         self.broken: YarnpsError | None = None
         self.clock: int | None = None
-        self.idle_s = 0.0
+        self.idle = Stopwatch()
         self.generation = 0
         self.router = Router(begin.routes)
         self._follow(begin.routes)
@@ -164,7 +165,7 @@ class Client:
         """
         if not call.done:
             begun = time.monotonic()
-            with self._lock:
+            with self.idle, self._lock:
                 while not call.done:
                     left = _TICK_S
                     if timeout is not None:
@@ -175,7 +176,6 @@ class Client:
                     if call.lease is not None and call.lease.revoked:
                         self._forget(call)
                         call.fail(_revoked(call))
-            self.idle_s += time.monotonic() - begun
         if call.error is not None:
             raise call.error
 
@@ -210,14 +210,12 @@ class Client:
     def _place(self, request: Request) -> None:
         """Give a request to its server's connection and send it."""
         connection = self._connections[request.part.server]
-        begun = time.monotonic()
-        while connection.pending and (
-            connection.outstanding > WINDOW_BYTES or len(connection.pending) >= WINDOW_REQUESTS
-        ):
-            self.pump(_TICK_S)
-            if request.call.done:
-                return
-        self.idle_s += time.monotonic() - begun
+        if _is_full(connection):
+            with self.idle:
+                while _is_full(connection):
+                    self.pump(_TICK_S)
+                    if request.call.done:
+                        return
         connection.add(request)
         self._send(connection, request)
 
@@ -381,6 +379,12 @@ class Client:
     def outstanding(self) -> int:
         """Requests without an answer."""
         return sum(len(connection.pending) for connection in self._connections.values())
+
+
+def _is_full(connection: Connection) -> bool:
+    return bool(connection.pending) and (
+        connection.outstanding > WINDOW_BYTES or len(connection.pending) >= WINDOW_REQUESTS
+    )
 
 
 def _revoked(call: Call) -> LeaseRevoked:

@@ -267,7 +267,7 @@ class Job:
         return pb.Stats(
             clock=self._client.clock or 0,
             rows_per_s=self._rate.at(rows, time.monotonic()),
-            idle_s=self._client.idle_s,
+            idle_s=self._client.idle.seconds,
         )
 
     # ------------------------------------------------------------------ the end

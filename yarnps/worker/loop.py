@@ -128,13 +128,11 @@ class DataLoop:
 
     def _next(self) -> Parsed | None:
         """The next batch of a live lease; None at the end of the input."""
-        begun = time.monotonic()
-        logged = begun
+        begun = logged = time.monotonic()
         while True:
             self._ask()
             parsed = self._feed.take()
             if parsed is not None and not parsed.lease.revoked:
-                self._client.idle_s += time.monotonic() - begun
                 return parsed
             if parsed is not None:
                 with self._lock:
@@ -151,7 +149,8 @@ class DataLoop:
                 logged = time.monotonic()
                 waits = "a lease" if idle else "the input"
                 log.info("waiting for %s for %.0f s", waits, logged - begun)
-            self._client.pump(_WAIT_S)
+            with self._client.idle:
+                self._client.pump(_WAIT_S)
 
     def _ask(self) -> None:
         with self._lock:
@@ -242,10 +241,9 @@ class DataLoop:
 
     def _keep_pace(self, batch: Batch) -> None:
         """Wait until the batch has taken the time that it should; that is no work of its own."""
-        begun = time.monotonic()
-        while self._settings.pace > (seconds := time.monotonic() - batch.begun):
-            self._client.pump(min(0.1, self._settings.pace - seconds))
-        self._client.idle_s += time.monotonic() - begun
+        with self._client.idle:
+            while self._settings.pace > (seconds := time.monotonic() - batch.begun):
+                self._client.pump(min(0.1, self._settings.pace - seconds))
 
     # ------------------------------------------------------------------ the clock
 
