@@ -61,7 +61,7 @@ format: $(VENV)/ready       ## put the code in form
 protocol:                   ## generate the messages (with a generator that old runtimes accept, too)
 	$(PYTHON) -m venv $(VENV)-protocol
 	$(VENV)-protocol/bin/python -m pip install --quiet 'grpcio-tools==1.72.2'
-	$(VENV)-protocol/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. yarnps/protocol/control.proto
+	$(VENV)-protocol/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. yarnps/protocol/control.proto yarnps/pslite/wire.proto
 
 reference: $(VENV)/ready    ## generate docs/job-file.md
 	$(BIN)/python -m yarnps.spec.reference > docs/job-file.md

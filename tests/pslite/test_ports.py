@@ -1,0 +1,131 @@
+"""Sockets of a scheduler, with nodes that are plain zmq sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import zmq
+from pslite_nodes import registration
+
+from yarnps.pslite.ports import Ports
+from yarnps.pslite.wire import Address, Seat
+
+W0, W1 = Seat("worker", 0), Seat("worker", 1)
+LIMIT_S = 10.0
+
+
+class Listener:
+    """Ports, and what has come to them."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[tuple[Seat, bytes, bytes]] = asyncio.Queue()
+        self.ports = Ports(lambda *said: self.heard.put_nowait(said), "127.0.0.1")
+
+    async def next(self) -> tuple[Seat, bytes, bytes]:
+        return await asyncio.wait_for(self.heard.get(), LIMIT_S)
+
+
+class Nodes:
+    """Makes the sockets of nodes, and closes them."""
+
+    def __init__(self) -> None:
+        self._context = zmq.Context()
+        self._made: list[Any] = []
+
+    def dealer(self, port: int, name: bytes = b"") -> Any:
+        made = self._socket(zmq.DEALER)
+        if name:
+            made.setsockopt(zmq.IDENTITY, name)
+        made.connect(f"tcp://127.0.0.1:{port}")
+        return made
+
+    def router(self) -> Any:
+        made = self._socket(zmq.ROUTER)
+        made.setsockopt(zmq.RCVTIMEO, int(1000 * LIMIT_S))
+        return made
+
+    def close(self) -> None:
+        for made in self._made:
+            made.close(0)
+        self._context.term()
+
+    def _socket(self, kind: int) -> Any:
+        made = self._context.socket(kind)
+        self._made.append(made)
+        return made
+
+
+@pytest.fixture
+def nodes() -> Iterator[Nodes]:
+    made = Nodes()
+    yield made
+    made.close()
+
+
+async def test_each_seat_has_a_port_of_its_own(nodes: Nodes) -> None:
+    listener = Listener()
+    first, second = listener.ports.open(W0), listener.ports.open(W1)
+    message = registration(W1, Address("127.0.0.1", 1))
+    nodes.dealer(second).send(message)
+    seat, _, heard = await listener.next()
+    assert (seat, heard) == (W1, message)
+    named = nodes.dealer(first, b"ps9")
+    for number in range(250):  # more than are read at once
+        named.send(b"%d" % number)
+    said = [await listener.next() for _ in range(250)]
+    assert said == [(W0, b"ps9", b"%d" % number) for number in range(250)]
+    listener.ports.stop()
+
+
+async def test_nodes_hear_the_scheduler(nodes: Nodes) -> None:
+    listener = Listener()
+    router = nodes.router()
+    port = router.bind_to_random_port("tcp://127.0.0.1")
+    listener.ports.send(W0, Address("127.0.0.1", port), b"one")
+    listener.ports.send(W0, Address("127.0.0.1", port), b"two")
+    listener.ports.stop()
+    assert router.recv_multipart() == [b"ps1", b"one"]
+    assert router.recv_multipart() == [b"ps1", b"two"]
+
+
+async def test_what_an_earlier_process_says_is_not_heard(
+    nodes: Nodes,
+) -> None:
+    listener = Listener()
+    old = listener.ports.open(W0)
+    earlier = nodes.dealer(old)
+    earlier.send(b"still heard")
+    await listener.next()
+    new = listener.ports.open(W0)
+    assert new != old
+    earlier.send(b"too late")
+    nodes.dealer(new).send(b"new")
+    assert (await listener.next())[2] == b"new"
+    listener.ports.stop()
+
+
+async def test_a_port_can_be_taken_again_or_is_said_to_be_taken() -> None:
+    before = Listener()
+    port = before.ports.open(W0)
+    before.ports.stop()
+    listener = Listener()
+    assert listener.ports.open(W0, port) == port
+    with pytest.raises(OSError, match=f"port {port} of worker 1"):
+        listener.ports.open(W1, port)
+    listener.ports.stop()
+
+
+async def test_bytes_that_are_not_zmqs_do_no_harm(
+    nodes: Nodes,
+) -> None:
+    listener = Listener()
+    port = listener.ports.open(W0)
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        plain.sendall(b"GET / HTTP/1.0\r\n\r\n" * 10)
+    nodes.dealer(port).send(b"a node")
+    assert (await listener.next())[2] == b"a node"
+    listener.ports.stop()

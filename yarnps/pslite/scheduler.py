@@ -1,0 +1,340 @@
+"""The scheduler of a ps-lite job as a state machine: ids, barriers, recovery. No I/O, no clock.
+
+What nodes say goes in (`heard`), and so does what only the owner of the processes knows: that a
+process is started in a seat (`opened`), and that it has ended (`ended`). What comes out is
+`Send`, for the sockets, and the other effects, for whoever runs the job.
+
+Three things are other than in ps-lite's own scheduler, and each was a hang there:
+
+- Barriers are sets of seats, and not counts: a node that restarts or repeats itself counts once,
+  and one that has ended well counts as present.
+- Deaths are told by the owner of the processes, and not guessed from heartbeats.
+- A seat is known by the port that its process was given, and not by its host: so ranks are stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from yarnps.pslite import wire
+from yarnps.pslite import wire_pb2 as pb
+from yarnps.pslite.wire import Address, Command, Listed, Seat
+
+# Messages of a node that are remembered, to know one that comes twice (PS_RESEND).
+REMEMBERED = 256
+# So many refusals are told for one seat; who sends garbage sends a lot of it.
+REFUSALS_TOLD = 5
+
+
+class Send(NamedTuple):
+    """A message to the node of a seat."""
+
+    seat: Seat
+    to: Address
+    message: bytes
+
+
+class Joined(NamedTuple):
+    """A node has registered. `again`: in the place of one that died."""
+
+    seat: Seat
+    address: Address
+    again: bool
+
+
+class Complete(NamedTuple):
+    """All nodes have registered and know each other."""
+
+
+class Passed(NamedTuple):
+    """A barrier is over; the `nth` of its group. `since`: when the first came to it."""
+
+    group: int
+    nth: int
+    since: float
+
+
+class Refused(NamedTuple):
+    """A message that was not heeded, and why."""
+
+    seat: Seat
+    text: str
+
+
+Effect = Send | Joined | Complete | Passed | Refused
+
+
+@dataclass
+class _Node:
+    """Who sits in a seat."""
+
+    here: Address | None = None  # where it finds the scheduler; None: no process has been started
+    host: str = ""  # that it has to have; empty: any
+    address: Address | None = None  # where it listens, once it has registered
+    recovered: bool = False
+    alone: bool = False  # its next barrier of everyone is its own
+    ended_well: bool = False
+    everyone: int = 0  # barriers of everyone that it has passed
+    seen: list[int] = field(default_factory=list)
+    refusals: int = 0
+
+
+class Waiting(NamedTuple):
+    """A barrier that is not over."""
+
+    group: int
+    since: float
+    present: tuple[Seat, ...]
+    missing: tuple[Seat, ...]
+
+
+class Scheduler:
+    """See the module's text.
+
+    Parameters
+    ----------
+    workers, servers
+        How many there are of each, for the job's life.
+    resend
+        The nodes run with PS_RESEND: their messages are acknowledged.
+    """
+
+    def __init__(self, workers: int, servers: int, *, resend: bool = False) -> None:
+        self._resend = resend
+        seats = [Seat("server", rank) for rank in range(servers)]
+        seats += [Seat("worker", rank) for rank in range(workers)]
+        self._nodes = {seat: _Node() for seat in seats}
+        self._barriers: dict[int, dict[Seat, float]] = {}  # group -> who waits, since when
+        self._passed: dict[int, int] = {}
+        self._timestamp = 0
+        self.complete = False
+
+    # ------------------------------------------------------------ what the owner tells
+
+    def opened(self, seat: Seat, here: Address, host: str = "") -> None:
+        """A process is started for `seat`; it finds the scheduler `here`.
+
+        Parameters
+        ----------
+        host
+            The only address that it may have; empty: any.
+        """
+        old = self._nodes[seat]
+        self._leave_barriers(seat)
+        # Before its first barrier of everyone it is as good as new, after that it is a recovery.
+        recovered = self.complete and (old.everyone > 0 or old.recovered)
+        self._nodes[seat] = _Node(here, host, recovered=recovered, alone=recovered)
+
+    def ended(self, seat: Seat, *, well: bool, now: float) -> list[Effect]:
+        """The process of `seat` has ended; `well`: with success, so that it is not to come back."""
+        node = self._nodes[seat]
+        if well:
+            node.ended_well = True
+            return self._settle(now)
+        node.here = node.address = None
+        self._leave_barriers(seat)
+        return []
+
+    # ------------------------------------------------------------ what the nodes say
+
+    def heard(self, seat: Seat, sender: bytes, message: bytes, now: float) -> list[Effect]:
+        """A message has come to the port of `seat`; `sender` is its zmq identity."""
+        meta = wire.parse(message)
+        if meta is None or not meta.HasField("control"):
+            start = message[:40]
+            return self._refuse(seat, f"what came to its port is no message of ps-lite: {start!r}")
+        command = meta.control.cmd
+        if command == Command.ADD_NODE:
+            return self._register(seat, meta)
+        if sender != seat.name:
+            return self._refuse(seat, f"a node that calls itself {sender!r} has spoken on its port")
+        node = self._nodes[seat]
+        if node.address is None or node.here is None:
+            return self._refuse(seat, "it has spoken before it registered")
+        out: list[Effect] = []
+        if self._resend and command != Command.ACK:
+            out.append(Send(seat, node.address, wire.acknowledgement(meta, seat.id)))
+        if command == Command.HEARTBEAT:
+            answer = wire.heartbeat_answer(node.here, self._next_timestamp())
+            return [*out, Send(seat, node.address, answer)]
+        if command == Command.BARRIER and meta.request and meta.timestamp not in node.seen:
+            node.seen = [*node.seen[-REMEMBERED + 1 :], meta.timestamp]
+            out += self._at_barrier(seat, meta.control.barrier_group, now)
+        return out
+
+    def _register(self, seat: Seat, meta: pb.Meta) -> list[Effect]:
+        node = self._nodes[seat]
+        said = meta.control.node[0] if meta.control.node else pb.Node()
+        address = Address(said.hostname, said.port)
+        reason = self._objection(seat, node, said, address)
+        if reason:
+            return self._refuse(seat, reason)
+        if node.address is not None:
+            # A second customer of the process (MXNet: another KVStore) needs no answer.
+            return [] if said.customer_id else self._refuse(seat, f"{address} has registered again")
+        node.address = address
+        out: list[Effect] = [Joined(seat, address, node.recovered)]
+        if self.complete:
+            return out + self._introduce(seat)
+        if all(other.address is not None for other in self._nodes.values()):
+            self.complete = True
+            out += [self._send_list(other, self._nodes) for other in self._nodes]
+            out.append(Complete())
+        return out
+
+    def _objection(self, seat: Seat, node: _Node, said: pb.Node, address: Address) -> str:
+        """Why a registration is not that of the seat's own process; empty: it is."""
+        role = wire.role_of(said)
+        if node.here is None:
+            return f"{address} has registered as a {role}, and no process of this job runs there"
+        if role != seat.role:
+            return f"{address} has registered as a {role} on the port of a {seat.role}"
+        if node.host and address.host != node.host:
+            return f"{address} has registered, and this job's process is on {node.host}"
+        if node.address not in (None, address):
+            return f"{address} has registered, and {node.address} has that place already"
+        taken = [other for other, n in self._nodes.items() if n.address == address]
+        if taken and taken != [seat]:
+            return f"{address} has registered, and is {taken[0]} already"
+        return ""
+
+    def _introduce(self, seat: Seat) -> list[Effect]:
+        """One that comes back is sent the list, and the others are told of it."""
+        out: list[Effect] = [self._send_list(seat, self._nodes)]
+        for other, node in self._nodes.items():
+            if other != seat and node.address is not None and not node.ended_well:
+                out.append(self._send_list(other, [seat], recovered=True))
+        return out
+
+    def _send_list(self, to: Seat, seats: Collection[Seat], *, recovered: bool = False) -> Send:
+        receiver = self._nodes[to]
+        assert receiver.address is not None and receiver.here is not None
+        listed = [
+            Listed(seat, node.address, node.recovered or recovered)
+            for seat in seats
+            if (node := self._nodes[seat]).address is not None
+        ]
+        message = wire.node_list(listed, receiver.here, self._next_timestamp())
+        return Send(to, receiver.address, message)
+
+    # ------------------------------------------------------------ barriers
+
+    def _at_barrier(self, seat: Seat, group: int, now: float) -> list[Effect]:
+        if seat not in self._members(group):
+            return self._refuse(seat, f"it waits at a barrier of group {group}, and is not in it")
+        node = self._nodes[seat]
+        if group == wire.EVERYONE and node.alone:
+            # The one of its start, which the others have passed long ago; or that of its end,
+            # which it may leave first.
+            node.alone = False
+            node.everyone += 1
+            return [self._release(seat, group)]
+        self._barriers.setdefault(group, {})[seat] = now
+        return self._settle(now)
+
+    def _settle(self, now: float) -> list[Effect]:
+        """End the barriers that nobody is missing from."""
+        out: list[Effect] = []
+        for group in list(self._barriers):
+            waiting = self._barriers[group]
+            if not waiting or self._missing(group):
+                continue
+            del self._barriers[group]
+            self._passed[group] = self._passed.get(group, 0) + 1
+            out += [self._release(seat, group) for seat in waiting]
+            for seat in waiting:
+                self._nodes[seat].everyone += group == wire.EVERYONE
+            out.append(Passed(group, self._passed[group], min(waiting.values())))
+        return out
+
+    def _release(self, seat: Seat, group: int) -> Send:
+        address = self._nodes[seat].address
+        assert address is not None
+        return Send(seat, address, wire.barrier_over(group, self._next_timestamp()))
+
+    def _missing(self, group: int) -> list[Seat]:
+        waiting = self._barriers.get(group, {})
+        return [
+            seat
+            for seat in self._members(group)
+            if seat not in waiting and not self._nodes[seat].ended_well
+        ]
+
+    def _members(self, group: int) -> list[Seat]:
+        """The seats of a group; the scheduler itself is always present."""
+        in_it = {
+            "server": group & wire.SERVER_GROUP,
+            "worker": group & wire.WORKER_GROUP,
+        }
+        return [seat for seat in self._nodes if 0 < group <= wire.EVERYONE and in_it[seat.role]]
+
+    def _leave_barriers(self, seat: Seat) -> None:
+        for waiting in self._barriers.values():
+            waiting.pop(seat, None)
+
+    # ------------------------------------------------------------ what it knows
+
+    def has_joined(self, seat: Seat) -> bool:
+        """Whether the seat's process has registered."""
+        return self._nodes[seat].address is not None
+
+    def may_leave(self, seat: Seat) -> bool:
+        """Whether nobody needs the seat's process any more: it has passed the last barrier.
+
+        The first barrier of everyone is that of the start, any later one may be that of the end.
+        """
+        return self._nodes[seat].everyone >= 2
+
+    def waiting(self) -> list[Waiting]:
+        """The barriers that are not over."""
+        return [
+            Waiting(group, min(seats.values()), tuple(seats), tuple(self._missing(group)))
+            for group, seats in self._barriers.items()
+            if seats
+        ]
+
+    def _refuse(self, seat: Seat, text: str) -> list[Effect]:
+        node = self._nodes[seat]
+        node.refusals += 1
+        if node.refusals > REFUSALS_TOLD:
+            return []
+        if node.refusals == REFUSALS_TOLD:
+            text += " (more of this is not told)"
+        return [Refused(seat, f"{seat}: {text}")]
+
+    def _next_timestamp(self) -> int:
+        self._timestamp += 1
+        return self._timestamp
+
+    # ------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> dict[str, Any]:
+        """As JSON-ready data."""
+        return {
+            "nodes": [[*seat, asdict(node)] for seat, node in self._nodes.items()],
+            "barriers": [
+                [group, [[*seat, since] for seat, since in waiting.items()]]
+                for group, waiting in self._barriers.items()
+            ],
+            "passed": list(self._passed.items()),
+            "timestamp": self._timestamp,
+            "complete": self.complete,
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over the state of a snapshot."""
+        self._nodes = {Seat(role, rank): _node(node) for role, rank, node in data["nodes"]}
+        self._barriers = {
+            group: {Seat(role, rank): since for role, rank, since in waiting}
+            for group, waiting in data["barriers"]
+        }
+        self._passed = dict(data["passed"])
+        self._timestamp, self.complete = data["timestamp"], data["complete"]
+
+
+def _node(data: Mapping[str, Any]) -> _Node:
+    """A node after JSON has made its addresses lists."""
+    addresses = {name: data[name] and Address(*data[name]) for name in ("here", "address")}
+    return _Node(**{**data, **addresses})
