@@ -8,36 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import logging
-import os
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yarnps._errors import YarnpsError
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, End, Log, Refuse, Tell
-from yarnps.am.clusters.base import AM_KEY, Cluster, ContainerInfo
+from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
 from yarnps.am.job import JobMachine
 from yarnps.am.resources.outcome import diagnostics
 from yarnps.am.shell import chores, view
-from yarnps.am.shell.errands import POLITE_S, Errands, attempt
+from yarnps.am.shell.addresses import Addresses
+from yarnps.am.shell.errands import POLITE_S, Errands
 from yarnps.am.shell.events import EventLog
 from yarnps.am.shell.journal import Journal, replay
+from yarnps.am.shell.lookout import Lookout
 from yarnps.am.shell.records import Records
 from yarnps.am.shell.service import Link, Service
 from yarnps.am.shell.telemetry import Telemetry
 from yarnps.am.shell.view import Surroundings
 from yarnps.am.supervisor import TICK_S, Ticker
-from yarnps.jobdir import AM_JSON, JobDir
+from yarnps.jobdir import JobDir
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json
-
-if TYPE_CHECKING:
-    from yarnps.am.web.server import Page
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +44,6 @@ ATTEMPT_EVERY_S = 10.0
 REASON_EVERY_S = 5.0
 # A loop that lags by more than this cannot judge the silence of others.
 RESPONSIVE_S = 2.0
-# The page is opened a moment after the containers have been asked for: who waits for training to
-# begin should not wait for a web server's modules first.
-PAGE_AFTER_S = 1.5
-# Ports and the page's prefix, for a process that comes back.
-STATE_FILE = "am-state.json"
-# A cluster that does not answer a process that has come back is asked again for so long.
-RETURN_LIMIT_S = 120.0
 
 
 class Shell:
@@ -76,22 +65,19 @@ class Shell:
         self.telemetry = Telemetry()
         self.events = EventLog(folder / "events.jsonl", config.attempt)
         self.service = Service(self, certificate, key)
-        self.am_address = ""
-        self.page: Page | None = None
-        self._folder = folder
         self._journal_path = folder / "journal.jsonl"
         self._returning = self._journal_path.exists()
         self._journal: Journal | None = None
         self._links: dict[str, Link] = {}
-        self._known: dict[str, ContainerInfo] = {}
         self._over = asyncio.Event()
         self._ticker = Ticker.from_environment()
         self._am_restarts = 0
         self._lag_s = 0.0
         self._last_tick = time.time()
-        self._waiting_reason = ""
         self._superseded = False
         self._records = Records(config, job_dir, self.events, self.status, folder)
+        self._addresses = Addresses(config, cluster, job_dir, folder)
+        self._lookout = Lookout(cluster, feed=self.feed, members=lambda: self.machine.members)
         self._errands = Errands(
             config,
             cluster,
@@ -111,11 +97,11 @@ class Shell:
         loops = [
             self._repeat(TICK_EVERY_S, self._tick),
             self._repeat(TICK_S, self._alive),
-            self._repeat(self.cluster.poll_s, self._poll),
+            self._repeat(self.cluster.poll_s, self._lookout.look),
             self._repeat(UPLOAD_EVERY_S, self._in_thread(self._records.send_events)),
             self._repeat(STATUS_EVERY_S, self._in_thread(self._records.write_status)),
             self._repeat(ATTEMPT_EVERY_S, self._check_attempt),
-            self._repeat(REASON_EVERY_S, self._ask_reason),
+            self._repeat(REASON_EVERY_S, self._lookout.ask_reason),
         ]
         tasks = [asyncio.create_task(loop) for loop in loops]
         over = asyncio.create_task(self._over.wait())
@@ -155,34 +141,23 @@ class Shell:
         self._journal = Journal(self._journal_path)
         logger.info("journal: %d inputs replayed", count)
 
+    async def listen(self) -> None:
+        """Open the control service; agents and clients can call from now on."""
+        await self._addresses.listen(self.service)
+
+    async def _open_page(self) -> None:
+        url = await self._addresses.open_page(self.status, at_once=self._returning)
+        self._log(Log("page", f"the page is at {url}"), time.time())
+
     async def _start(self) -> None:
-        try:
-            nodes = len(await self.cluster.nodes())
-        except YarnpsError as error:
-            logger.warning("the cluster does not tell its nodes: %s", error.what)
-            nodes = 0
-        self.feed(i.Started(nodes=nodes))
+        self.feed(i.Started(nodes=await self._lookout.nodes()))
 
     async def _return(self) -> None:
-        containers = await self._containers_again()
-        self._known = {info.id: info for info in containers}
-        self.feed(i.Reconciled(tuple(containers)))
+        self.feed(i.Reconciled(await self._lookout.look_again()))
         if self.machine.outcome is not None:
             self._over.set()
         elif self.machine.training.course.ledger is None:
             await self._list_input()
-
-    async def _containers_again(self) -> list[ContainerInfo]:
-        """What the cluster has; one that does not answer is asked again, up to a limit."""
-        deadline = time.monotonic() + RETURN_LIMIT_S
-        while True:
-            try:
-                return await self.cluster.containers()
-            except YarnpsError as error:
-                if time.monotonic() > deadline:
-                    raise
-                logger.warning("the cluster did not answer, it is asked again: %s", error.what)
-                await asyncio.sleep(1.0)
 
     async def _list_input(self) -> None:
         resume = self.config.attempt > 1
@@ -196,8 +171,7 @@ class Shell:
         await asyncio.to_thread(self._records.leave_word, outcome)
         await self._agents_gone()
         await self.service.stop()
-        if self.page is not None:
-            await self.page.stop()
+        await self._addresses.close_page()
         # On YARN this process is ended together with the application: nothing comes after.
         state: Any = outcome.state
         await self.cluster.finish(state, diagnostics(outcome))
@@ -250,41 +224,10 @@ class Shell:
     def _container_env(self) -> dict[str, str]:
         """What every container of this job is given."""
         return {
-            "YARNPS_AM": self.am_address,
+            "YARNPS_AM": self._addresses.am,
             "YARNPS_APPLICATION": self.config.application,
             "YARNPS_JOB_DIR": self.config.job_dir,
         }
-
-    async def _poll(self) -> None:
-        """Look at the containers; what has changed is an event."""
-        try:
-            containers = await self.cluster.containers()
-        except YarnpsError as error:
-            logger.warning("the cluster did not answer: %s", error.what)
-            return
-        for info in containers:
-            if self._known.get(info.id) != info:
-                self._known[info.id] = info
-                tail = await self._output_of(info)
-                self.feed(i.Changed(info, tail, self.machine.members.peak_of(info.id)))
-
-    async def _output_of(self, info: ContainerInfo) -> str:
-        """The last output of a container that has just ended; empty where it cannot be had."""
-        if info.state != "ended":
-            return ""
-        try:
-            return await self.cluster.output(info.id)
-        except YarnpsError as error:
-            logger.warning("no output of %s: %s", info.id, error.what)
-            return ""
-
-    async def _ask_reason(self) -> None:
-        if not self.machine.members.missing():
-            return
-        try:
-            self._waiting_reason = await self.cluster.waiting_reason()
-        except YarnpsError as error:
-            logger.warning("the cluster does not say why it lets us wait: %s", error.what)
 
     async def _check_attempt(self) -> None:
         """A newer attempt's marker: this one stops at once, and touches nothing more."""
@@ -313,10 +256,7 @@ class Shell:
             return
         now = time.time()
         self.telemetry.rate(progress.rate(now), now)
-        try:
-            await self.cluster.set_progress(progress.fraction)
-        except YarnpsError as error:
-            logger.warning("the cluster did not take the progress: %s", error.what)
+        await self._lookout.show_progress(progress.fraction)
 
     async def _tick(self) -> None:
         now = time.time()
@@ -327,7 +267,7 @@ class Shell:
             self.telemetry.forgive(now)
         due = self.machine.members.due(now, responsive=responsive)
         for expiry in due + self.machine.overdue(now, self.telemetry.last_words()):
-            self.feed(i.Expired(expiry, self._waiting_reason))
+            self.feed(i.Expired(expiry, self._lookout.waiting_reason))
         self.feed(i.Ticked())
 
     # ------------------------------------------------------------ what the service calls
@@ -385,7 +325,7 @@ class Shell:
             queue=self.cluster.queue,
             am_restarts=self._am_restarts,
             loop_lag_s=self._lag_s,
-            waiting_reason=self._waiting_reason,
+            waiting_reason=self._lookout.waiting_reason,
         )
         return view.build(
             self.machine,
@@ -409,50 +349,3 @@ class Shell:
         logger.error("%s: this attempt stops here", why)
         self._superseded = True
         self._over.set()
-
-    # ------------------------------------------------------------ addresses
-
-    async def listen(self) -> None:
-        """Open the control service, and tell where it is.
-
-        A process that comes back takes the port that it had, so that agents find it again.
-        """
-        port = await self.service.start(self._had("port") or 0)
-        host = os.environ.get("YARNPS_AM_HOST") or os.environ.get("NM_HOST") or "127.0.0.1"
-        self.am_address = f"{host}:{port}"
-        self._remember(port=port)
-        await self.cluster.publish(AM_KEY, self.am_address)
-        await self._tell_where("")
-
-    async def _open_page(self) -> None:
-        """Open the page; one that comes back keeps port and prefix, so that open pages go on."""
-        if not self._returning:
-            await asyncio.sleep(PAGE_AFTER_S)
-        from yarnps.am.web.server import Page
-
-        self.page = Page(self.status, prefix=self._had("prefix"))
-        port = await self.page.start(self._had("page_port") or 0)
-        self._remember(page_port=port, prefix=self.page.prefix)
-        url = await self.cluster.add_page(port, self.page.prefix)
-        self._log(Log("page", f"the page is at {url}"), time.time())
-        await self._tell_where(url)
-
-    async def _tell_where(self, page: str) -> None:
-        """Write `am.json` for clients."""
-        where = {
-            "address": self.am_address,
-            "page": page,
-            "attempt": self.config.attempt,
-            "pid": os.getpid(),
-        }
-        await attempt(self.job_dir.write_json, AM_JSON, where)
-
-    def _had(self, name: str) -> Any:
-        """What an earlier process of this container has remembered."""
-        path = self._folder / STATE_FILE
-        return json.loads(path.read_text()).get(name) if path.exists() else None
-
-    def _remember(self, **values: Any) -> None:
-        path = self._folder / STATE_FILE
-        known = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({**known, **values}))

@@ -1,0 +1,86 @@
+"""Where the ApplicationMaster is found: its control service, and its page.
+
+Both come back where they were: agents find the service again, and an open page goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yarnps.am.clusters.base import AM_KEY, Cluster
+from yarnps.am.config import Config
+from yarnps.am.shell.errands import attempt
+from yarnps.am.shell.service import Service
+from yarnps.jobdir import AM_JSON, JobDir
+from yarnps.status import Status
+
+if TYPE_CHECKING:
+    from yarnps.am.web.server import Page
+
+# Ports and the page's prefix, for a process that comes back.
+STATE_FILE = "am-state.json"
+# The page is opened a moment after the containers have been asked for: who waits for training to
+# begin should not wait for a web server's modules first.
+PAGE_AFTER_S = 1.5
+
+
+class Addresses:
+    """Opens service and page, and tells where they are. `am` is the service's ``host:port``."""
+
+    def __init__(self, config: Config, cluster: Cluster, job_dir: JobDir, folder: Path) -> None:
+        self.am = ""
+        self._config = config
+        self._cluster = cluster
+        self._job_dir = job_dir
+        self._state = folder / STATE_FILE
+        self._page: Page | None = None
+
+    async def listen(self, service: Service) -> None:
+        """Open the control service."""
+        port = await service.start(self._had("port") or 0)
+        host = os.environ.get("YARNPS_AM_HOST") or os.environ.get("NM_HOST") or "127.0.0.1"
+        self.am = f"{host}:{port}"
+        self._remember(port=port)
+        await self._cluster.publish(AM_KEY, self.am)
+        await self._tell_where("")
+
+    async def open_page(self, status: Callable[[int], Status], *, at_once: bool) -> str:
+        """Open the page; returns its address for people."""
+        if not at_once:
+            await asyncio.sleep(PAGE_AFTER_S)
+        from yarnps.am.web.server import Page
+
+        page = self._page = Page(status, prefix=self._had("prefix"))
+        port = await page.start(self._had("page_port") or 0)
+        self._remember(page_port=port, prefix=page.prefix)
+        url = await self._cluster.add_page(port, page.prefix)
+        await self._tell_where(url)
+        return url
+
+    async def close_page(self) -> None:
+        """Nobody is answered any more."""
+        if self._page is not None:
+            await self._page.stop()
+
+    async def _tell_where(self, page: str) -> None:
+        """Write `am.json` for clients."""
+        where = {
+            "address": self.am,
+            "page": page,
+            "attempt": self._config.attempt,
+            "pid": os.getpid(),
+        }
+        await attempt(self._job_dir.write_json, AM_JSON, where)
+
+    def _had(self, name: str) -> Any:
+        """What an earlier process of this container has remembered."""
+        return json.loads(self._state.read_text()).get(name) if self._state.exists() else None
+
+    def _remember(self, **values: Any) -> None:
+        known = json.loads(self._state.read_text()) if self._state.exists() else {}
+        self._state.write_text(json.dumps({**known, **values}))
