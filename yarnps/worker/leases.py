@@ -109,7 +109,8 @@ class Leases:
         """What to ask for now; None when that has been asked already."""
         live = sum(not held.revoked for held in self._held)
         count, idle = max(0, HOLD - live), live == 0
-        if count == 0 or (count <= self._asked and idle == self._asked_idle):
+        # What was asked for may be on its way: only more of it, or having nothing to do, is news.
+        if count == 0 or (count <= self._asked and (self._asked_idle or not idle)):
             return None
         self._asked, self._asked_idle = count, idle
         return pb.WantLeases(count=count, idle=idle)
