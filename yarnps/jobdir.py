@@ -10,6 +10,7 @@
 ``events/<attempt>-<n>.jsonl``  the event log, in pieces
 ``status.json``               the last status document
 ``outcome.json``              how the job ended; when it exists, no attempt runs it again
+``prepared/<input>/``         what a pass before the first epoch made of each split
 ``cuts/<n>/``                 checkpoints: ``manifest.json`` and one file per server
 ``model/``                    the model, when the job file names no other place
 ===========================  ==================================================================
@@ -33,6 +34,7 @@ OUTCOME = "outcome.json"
 MANIFEST = "manifest.json"
 EVENTS = "events"
 CUTS = "cuts"
+PREPARED = "prepared"
 MODEL = "model"
 BEST = "best"
 

@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # States of a job, in the order of a life.
-STATES = ("STARTING", "TRAINING", "EVALUATING", "FINISHING", "SUCCEEDED", "FAILED", "KILLED")
+STATES = (
+    "STARTING",
+    "PREPARING",
+    "TRAINING",
+    "EVALUATING",
+    "FINISHING",
+    "SUCCEEDED",
+    "FAILED",
+    "KILLED",
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Progress:
 
     epoch: int = 0
     epochs: int = 0
-    phase: str = "train"
+    phase: str = "train"  # or "prepare", before the first epoch, or "test"
     splits_done: int = 0
     splits_total: int = 0
     splits_leased: int = 0

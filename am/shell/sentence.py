@@ -38,6 +38,10 @@ def sentence(status: Status) -> str:
             + ("; ".join(status.waits) or "the input and the servers are being got ready")
             + "."
         )
+    if status.state == "PREPARING":
+        p = status.progress
+        text = "Preparing: a pass over the training input before the first epoch"
+        return _with_waits(f"{text}: {p.splits_done} of {p.splits_total} splits", status)
     if status.state == "TRAINING":
         return _with_waits(_training(status), status)
     if status.state == "EVALUATING":

@@ -22,6 +22,8 @@ _WORST_FIRST = {
     "finished": 6,
 }
 
+_STATE_OF_PHASE = {"prepare": "PREPARING", "train": "TRAINING", "test": "EVALUATING"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
@@ -98,7 +100,7 @@ def state_of(machine: JobMachine) -> str:
         return "FINISHING"
     if course.ledger is None or course.ledger.epoch == 0:
         return "STARTING"
-    return "EVALUATING" if course.ledger.phase == "test" else "TRAINING"
+    return _STATE_OF_PHASE[course.ledger.phase]
 
 
 def waits(machine: JobMachine, around: Surroundings, now: float) -> list[str]:

@@ -34,6 +34,9 @@ from yarnps.protocol import control_pb2 as pb
 # model).
 TRIES = 3
 
+_BEGINS = {"prepare": "a pass to prepare it", "train": "training", "test": "evaluation"}
+_STEPS = {"prepare": steps.Prepare, "train": steps.Train, "test": steps.Test}
+
 
 class Course:
     """See the module's text. `failures` grows; the job's outcome rule reads it."""
@@ -64,13 +67,15 @@ class Course:
                 mode=stop.mode,
                 patience=stop.patience,
                 max_time=stop.max_time,
+                prepare=block.prepares,
             )
         )
 
     @property
     def serving(self) -> bool:
         """Whether leases may be given out now."""
-        return isinstance(self.step, steps.Train | steps.Test) and self._routes.complete
+        at_work = isinstance(self.step, steps.Prepare | steps.Train | steps.Test)
+        return at_work and self._routes.complete
 
     # ------------------------------------------------------------ the beginning, and going back
 
@@ -107,6 +112,7 @@ class Course:
             epochs=block.train.epochs,
             seed=block.train.seed,
             shuffle=block.data.shuffle.splits,
+            prepare=block.prepares,
             attempt=self.config.attempt,
         )
         every, keep = block.checkpoint.every, block.checkpoint.keep
@@ -120,7 +126,7 @@ class Course:
             return []
         out = self.saver.abandon(f"{member.name} died")
         self.saver.drop_export()
-        if self.over:
+        if self.over or self.ledger.phase == "prepare":  # nothing is on the servers yet
             return out
         before, newest = self.ledger.rows, self.saver.cuts.newest
         # The results of whole epochs stay: the servers that live on have gone beyond their models.
@@ -146,7 +152,7 @@ class Course:
         if self.saver is not None:
             out += self.saver.abandon("the ApplicationMaster was restarted")
             self.saver.drop_export()
-        if not isinstance(self.step, steps.Train | steps.Test):
+        if not isinstance(self.step, steps.Prepare | steps.Train | steps.Test):
             self.step = None
         return out
 
@@ -174,6 +180,7 @@ class Course:
             results=tuple(self.history.results),
             best_saved=self.history.best_saved,
             model_written=self.model_written,
+            prepared=self.history.prepared,
         )
 
     def elapsed(self, now: float) -> float:
@@ -186,6 +193,8 @@ class Course:
         if self.over or not self._routes.complete:
             return out
         while self.ledger is not None and self.saver is not None:
+            if self.ledger.phase == "prepare" and self.ledger.phase_done:
+                self.history.prepared = True
             if self.ledger.phase == "test" and self.ledger.phase_done:
                 out += self._tested(self.ledger, now)
             step = self.plan.next(self.facts(now))
@@ -198,6 +207,8 @@ class Course:
         return out
 
     def _begin(self, step: steps.Step, ledger: Ledger, saver: Saver, now: float) -> list[Action]:
+        if isinstance(step, steps.Prepare):
+            return self._begin_phase(step.epoch, "prepare", ledger)
         if isinstance(step, steps.Train):
             return self._begin_phase(step.epoch, "train", ledger)
         if isinstance(step, steps.Test):
@@ -222,8 +233,8 @@ class Course:
         out = self.revoke(ledger.begin(epoch, phase))
         message = pb.ToRole(phase=pb.Phase(epoch=epoch, phase=phase))
         out += self._crew.tell_all("worker", message)
-        what = "training" if phase == "train" else "evaluation"
-        text = f"epoch {epoch} of {ledger.epochs}: {what} begins, {ledger.splits_total} splits"
+        what = f"epoch {epoch} of {ledger.epochs}: {_BEGINS[phase]}"
+        text = f"{what} begins, {ledger.splits_total} splits"
         data = {"epoch": epoch, "phase": phase, "splits": ledger.splits_total}
         return [*out, Log("epoch", text, data=data)]
 
@@ -359,7 +370,7 @@ class Course:
             self.ledger.restore(data["ledger"])
             phase, epoch = self.ledger.phase, self.ledger.epoch
             if phase and not self.ledger.phase_done:
-                self.step = steps.Train(epoch) if phase == "train" else steps.Test(epoch)
+                self.step = _STEPS[phase](epoch)
         self.history.restore(data["history"])
         self.results.restore(data["results"])
         self.over, self.model_written = data["over"], data["model_written"]

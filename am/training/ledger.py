@@ -21,6 +21,7 @@ from yarnps.am.training.ledger_records import (
     Worker,
 )
 from yarnps.am.training.ledger_state import DEAD, DONE, FREE, LEASED, LedgerState
+from yarnps.am.training.rate import Rate
 from yarnps.protocol import control_pb2 as pb
 
 # For so long a split is kept from a node that it failed on, if a worker elsewhere could take it.
@@ -42,6 +43,8 @@ class Ledger(LedgerState):
         revoked = self.close()
         if (epoch, phase) != (self.epoch, self.phase):
             self._splits_before += self._done
+        if self.phase == "prepare":
+            self._rate = Rate()  # training is far slower than the pass before it
         self.epoch, self.phase, self.closed = epoch, phase, False
         if phase == "train":
             del self._rows_of_epoch[epoch - 1 :]
@@ -79,7 +82,18 @@ class Ledger(LedgerState):
             holder.splits[index] = None
             at = self._partial.setdefault(index, Position())
             split = self._sets[self.phase].splits[index]
-            grants.append(Grant(self.epoch, self.phase, split, self._token, at.batches, at.rows))
+            grants.append(
+                Grant(
+                    self.epoch,
+                    self.phase,
+                    split,
+                    self._token,
+                    at.batches,
+                    at.rows,
+                    self._sets["train"].fingerprint,
+                    self.span(index) if self.phase == "train" else (0.0, 0.0),
+                )
+            )
         return grants
 
     def _avoids(self, index: int, node: str, now: float) -> bool:
@@ -188,11 +202,11 @@ class Ledger(LedgerState):
     def _release(self, index: int) -> None:
         """A split that nobody holds any more is free, from its last committed batch.
 
-        In the test phase from its beginning: the sums come with the end of a split only.
+        Outside training from its beginning: its results come with the end of a split only.
         """
         self._state[index] = FREE
         at = self._partial[index]
-        if self.phase == "test" or at.batches == 0:
+        if self.phase != "train" or at.batches == 0:
             self._phase_rows -= at.rows
             self._phase_work -= at.work
             if self.phase == "train":

@@ -19,6 +19,8 @@ class Grant(NamedTuple):
     token: int
     from_batch: int
     from_rows: int  # in the batches before
+    input: str = ""  # fingerprint of the training input
+    span: tuple[float, float] = (0.0, 1.0)  # of the whole training, for a training split
 
     def to_pb(self) -> pb.Lease:
         """The message for the worker."""
@@ -29,6 +31,9 @@ class Grant(NamedTuple):
             token=self.token,
             from_batch=self.from_batch,
             from_rows=self.from_rows,
+            input=self.input,
+            begins=self.span[0],
+            ends=self.span[1],
         )
 
 

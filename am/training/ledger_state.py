@@ -33,6 +33,8 @@ class LedgerState:
         So often a split may fail before it is given up.
     attempt
         Of the ApplicationMaster, from 1.
+    prepare
+        There is a pass over the training input before its first epoch.
     """
 
     def __init__(
@@ -45,13 +47,17 @@ class LedgerState:
         shuffle: bool = True,
         max_failures: int = 3,
         attempt: int = 1,
+        prepare: bool = False,
     ) -> None:
         self.epochs = epochs
         self._seed = seed
         self._shuffle = shuffle
         self._max_failures = max_failures
         self._token = min(attempt - 1, 63) * TOKENS_OF_ATTEMPT
-        self._sets = {"train": DataSet("train", train), "test": DataSet("test", test)}
+        self._inputs = (DataSet("train", train), DataSet("test", test))
+        # The pass before the first epoch is over the training input: what it finds out is known.
+        self._sets = {"prepare": self._inputs[0], "train": self._inputs[0], "test": self._inputs[1]}
+        self._prepare = prepare
         self._workers: dict[int, Worker] = {}
         self._rate = Rate()
         self.epoch = 0
@@ -74,13 +80,26 @@ class LedgerState:
         self._phase_work = sum(data.weights[i] for i in dead) if data else 0
         self._dead_rows = 0
         self._sums = Sums()
-        self._pool = Pool(self._order(), data.hosts if data else ())
+        order = self._order()
+        self._before = _sums_before(order, data.weights) if data else []
+        self._pool = Pool(order, data.hosts if data else ())
 
     def _order(self) -> list[int]:
         order = list(range(len(self._state)))
         if self._shuffle and self.phase == "train":
             random.Random(f"{self._seed}/{self.epoch}").shuffle(order)
         return order
+
+    def span(self, index: int) -> tuple[float, float]:
+        """Which stretch of the whole training, from 0 to 1, a split of this epoch stands for.
+
+        By bytes and in the epoch's order, so that it is the same whoever works on the split, and
+        when: what depends on the progress (a learning rate) is a function of the batch.
+        """
+        train = self._sets["train"]
+        before = (self.epoch - 1) * train.weight + self._before[index]
+        whole = self.epochs * train.weight
+        return before / whole, (before + train.weights[index]) / whole
 
     @property
     def phase_done(self) -> bool:
@@ -104,12 +123,15 @@ class LedgerState:
         """Bytes of input done, over all epochs and phases."""
         train, test = self._sets["train"].weight, self._sets["test"].weight
         before = max(0, self.epoch - 1) * (train + test)
+        if self._prepare and self.phase in ("train", "test"):
+            before += train
         return before + (train if self.phase == "test" else 0) + self._phase_work
 
     @property
     def bytes_total(self) -> int:
         """Bytes of all epochs and phases."""
-        return self.epochs * (self._sets["train"].weight + self._sets["test"].weight)
+        train, test = self._inputs
+        return self.epochs * (train.weight + test.weight) + self._prepare * train.weight
 
     @property
     def fraction(self) -> float:
@@ -159,7 +181,7 @@ class LedgerState:
     def seconds_left(self, now: float) -> float | None:
         """At the present rate, over all epochs and phases; None: cannot be said yet."""
         rate, train, test = self.rate(now), self.rows_total, self._rows_per_epoch("test")
-        if rate <= 0 or train is None or test is None:
+        if rate <= 0 or train is None or test is None or self.phase == "prepare":
             return None
         in_test = self.phase == "test"
         tests_left = self.epochs - max(0, self.epoch - 1)
@@ -195,12 +217,12 @@ class LedgerState:
     @property
     def bad_records(self) -> int:
         """Records that did not parse, each counted once whatever the number of epochs."""
-        return sum(data.bad_records for data in self._sets.values())
+        return sum(data.bad_records for data in self._inputs)
 
     @property
     def bad_samples(self) -> list[BadSample]:
         """The first few of them."""
-        return [sample for data in self._sets.values() for sample in data.samples][:BAD_SAMPLES]
+        return [sample for data in self._inputs for sample in data.samples][:BAD_SAMPLES]
 
     def over_limit(self, max_bad: float) -> bool:
         """Whether more records are bad than the job file allows.
@@ -211,14 +233,14 @@ class LedgerState:
         if isinstance(max_bad, int) or max_bad >= 1 or max_bad <= 0:
             return self.bad_records > max_bad
         return any(
-            data.bad_ratio_over(max_bad, self.phase_done and self.phase == phase)
-            for phase, data in self._sets.items()
+            data.bad_ratio_over(max_bad, self.phase_done and self._sets[self.phase] is data)
+            for data in self._inputs
         )
 
     @property
     def skipped(self) -> list[DeadLetter]:
         """The dead-letter list: splits that are given up, for all epochs."""
-        return [letter for data in self._sets.values() for letter in data.dead.values()]
+        return [letter for data in self._inputs for letter in data.dead.values()]
 
     # ------------------------------------------------------------ snapshots
 
@@ -242,7 +264,7 @@ class LedgerState:
             "rows_of_epoch": list(self._rows_of_epoch),
             "pool": self._pool.snapshot(),
             "sums": self._sums.snapshot(),
-            "sets": {phase: data.snapshot() for phase, data in self._sets.items()},
+            "sets": {data.phase: data.snapshot() for data in self._inputs},
             "workers": [
                 [worker, w.node, w.heard, list(w.splits)] for worker, w in self._workers.items()
             ],
@@ -264,8 +286,8 @@ class LedgerState:
 
     def _restore_work(self, data: Mapping[str, Any]) -> None:
         """All but the leases, the workers, the token and the rate."""
-        for phase, known in self._sets.items():
-            known.restore(data["sets"][phase])
+        for known in self._inputs:
+            known.restore(data["sets"][known.phase])
         self.epoch, self.phase, self.closed = data["epoch"], data["phase"], data["closed"]
         self._reset_phase()
         self._rows_of_epoch = list(data["rows_of_epoch"])
@@ -279,3 +301,13 @@ class LedgerState:
         self._splits_before = data["splits_before"]
         self._sums.restore(data["sums"])
         self._pool.restore(data["pool"], lambda split: self._state[split] == FREE)
+
+
+def _sums_before(order: Sequence[int], weights: Sequence[int]) -> list[int]:
+    """For each split the weight of those that come before it in the order."""
+    before = [0] * len(order)
+    total = 0
+    for index in order:
+        before[index] = total
+        total += weights[index]
+    return before

@@ -1,6 +1,6 @@
 """What the job does next, as a pure function of what has happened.
 
-    train an epoch → cut → test → keep the model if it is the best → … → model → end
+    (prepare →) train an epoch → cut → test → keep the model if it is the best → … → model → end
 
 `Plan.next` names the step that should be under way now; asked again without news, it names the
 same step. So a restarted ApplicationMaster, or a new attempt that resumes from a cut, asks it
@@ -37,6 +37,7 @@ class PlanSettings:
     mode: str | None = None  # "min" or "max"; None: by the metric's name
     patience: int = 2
     max_time: float | None = None
+    prepare: bool = False  # a pass over the training input before the first epoch
 
     @property
     def lower_is_better(self) -> bool:
@@ -59,6 +60,14 @@ class Facts:
     results: tuple[EpochResult, ...] = ()  # one for each epoch that is through with its test
     best_saved: int = 0  # the epoch whose model is in the folder of the best one
     model_written: bool = False  # the final model is in its place
+    prepared: bool = False  # the pass before the first epoch is through, in this or an old attempt
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Go through the training input once, before its first epoch."""
+
+    epoch: int = 1
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,7 @@ class End:
     note: str = ""  # what a person should know about the choice of the model
 
 
-Step = Train | Close | Cut | Test | Export | Publish | End
+Step = Prepare | Train | Close | Cut | Test | Export | Publish | End
 
 
 class Plan:
@@ -133,7 +142,9 @@ class Plan:
     def next(self, facts: Facts) -> Step:
         """The step that should be under way."""
         late = self._time_over(facts)
-        if facts.epoch == 0:
+        if self.settings.prepare and not facts.prepared:
+            return Prepare()
+        if facts.epoch == 0 or facts.phase == "prepare":
             return Train(1)
         if facts.phase == "train" and not facts.phase_done:
             if late:
@@ -203,6 +214,7 @@ class History:
     results: list[EpochResult] = field(default_factory=list)
     best_saved: int = 0
     cut_epoch: int = 0
+    prepared: bool = False  # stays so when the job goes back: it changed nothing on the servers
 
     def add(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """The metrics of an epoch's model; given again, they replace the old ones."""
@@ -225,6 +237,7 @@ class History:
             "results": [[r.epoch, dict(r.metrics)] for r in self.results],
             "best_saved": self.best_saved,
             "cut_epoch": self.cut_epoch,
+            "prepared": self.prepared,
         }
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -232,3 +245,4 @@ class History:
         self.results = [EpochResult(epoch, metrics) for epoch, metrics in data["results"]]
         self.best_saved = data["best_saved"]
         self.cut_epoch = data["cut_epoch"]
+        self.prepared = data["prepared"]

@@ -25,7 +25,7 @@ export function symbol(id) {
   return draw("path", { ...shape, d: "M0-5L5 4L-5 4Z" });
 }
 
-// The stretches of training and evaluation: each ends where the next begins.
+// The stretches of preparation, training and evaluation: each ends where the next begins.
 export function phases(events, last) {
   const out = [];
   for (const event of events) {
@@ -33,7 +33,7 @@ export function phases(events, last) {
     const ends = event.kind === "end_of_data" || event.kind === "end";
     if (open && open.to === null && (event.kind === "epoch" || ends)) open.to = event.time;
     if (event.kind !== "epoch") continue;
-    const kind = event.data?.phase === "test" ? "test" : "train";
+    const kind = event.data?.phase ?? "train";
     out.push({ kind, epoch: event.data?.epoch ?? "?", from: event.time, to: null });
   }
   return out.map((phase) => ({ ...phase, to: phase.to ?? last }));

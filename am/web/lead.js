@@ -141,7 +141,8 @@ function figures(status) {
 }
 
 function phase(status) {
-  return status.outcome === null && status.progress.phase === "test" ? ", on the test input" : "";
+  if (status.outcome !== null) return "";
+  return { prepare: ", being prepared", test: ", on the test input" }[status.progress.phase] ?? "";
 }
 
 function cut(status) {

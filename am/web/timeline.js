@@ -129,7 +129,7 @@ export class Timeline {
         class: `phase ${phase.kind}`, x: from, y: laneY(row) - 7, height: 14, rx: 2,
         width: Math.max(1.5, to - from - 1),
       });
-      const label = phase.kind === "test" ? "test" : `epoch ${phase.epoch}`;
+      const label = phase.kind === "train" ? `epoch ${phase.epoch}` : phase.kind;
       const fits = to - from > label.length * 6.2 + 6;
       const short = to - from > 12 && phase.kind === "train" ? phase.epoch : null;
       const text = fits ? label : short;

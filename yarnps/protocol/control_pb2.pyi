@@ -533,20 +533,26 @@ class Grant(_message.Message):
     def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("epoch", "phase", "split", "token", "from_batch", "from_rows")
+    __slots__ = ("epoch", "phase", "split", "token", "from_batch", "from_rows", "input", "begins", "ends")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SPLIT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     FROM_BATCH_FIELD_NUMBER: _ClassVar[int]
     FROM_ROWS_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     phase: str
     split: SplitInfo
     token: int
     from_batch: int
     from_rows: int
-    def __init__(self, epoch: _Optional[int] = ..., phase: _Optional[str] = ..., split: _Optional[_Union[SplitInfo, _Mapping]] = ..., token: _Optional[int] = ..., from_batch: _Optional[int] = ..., from_rows: _Optional[int] = ...) -> None: ...
+    input: str
+    begins: float
+    ends: float
+    def __init__(self, epoch: _Optional[int] = ..., phase: _Optional[str] = ..., split: _Optional[_Union[SplitInfo, _Mapping]] = ..., token: _Optional[int] = ..., from_batch: _Optional[int] = ..., from_rows: _Optional[int] = ..., input: _Optional[str] = ..., begins: _Optional[float] = ..., ends: _Optional[float] = ...) -> None: ...
 
 class SplitInfo(_message.Message):
     __slots__ = ("id", "path", "start", "length", "file_size", "modified_ms", "hosts", "partition")

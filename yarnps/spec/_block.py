@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from ._params import PREPARING_APPS
 from ._section import Section
 from ._units import (
     Addresses,
@@ -165,6 +166,11 @@ class Train(Section):
         default=600.0,
         description="A worker that holds a part of the input and commits no batch of it for this "
         "long is started again.",
+    )
+    prepare: bool = Field(
+        default=False,
+        description="Go through the training input once before the first epoch, for the "
+        "`prepare=` of the program's `data()`. `app: word2vec` does so by itself.",
     )
     audit: bool = Field(
         default=False,
@@ -329,3 +335,8 @@ class Block(Section):
     kill_on_exit: bool = Field(
         default=False, description="The job ends when the `submit` that follows it does."
     )
+
+    @property
+    def prepares(self) -> bool:
+        """Whether there is a pass over the training input before its first epoch."""
+        return self.train.prepare or self.app in PREPARING_APPS

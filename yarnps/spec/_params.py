@@ -32,3 +32,6 @@ class FtrlParams(Section):
 
 
 APPS: Final[dict[str, type[BaseModel]]] = {"ftrl": FtrlParams}
+
+# Programs that go through the training input once before its first epoch.
+PREPARING_APPS: Final = frozenset({"word2vec"})

@@ -37,7 +37,7 @@ class Batch:
     epoch, split, index : int
         Which batch this is: number `index` of its split.
     phase : str
-        "train" or "test".
+        "train", "test" or (before the first epoch) "prepare".
     rows : int
         How many rows or items.
     """
@@ -95,6 +95,18 @@ class Batch:
             ) from None
 
     @property
+    def progress(self) -> float:
+        """How far the whole training is at the batch's end, from 0 to 1: all epochs, by bytes.
+
+        A function of the batch alone, as if all splits were gone through one after the other in
+        the epoch's order: so what is made to depend on it (a learning rate) is the same whoever
+        does the batch, and however often.
+        """
+        lease = self.lease
+        share: float = min(1.0, self._raw.bytes_read / max(1, lease.split.length))
+        return lease.begins + (lease.ends - lease.begins) * share
+
+    @property
     def rng(self) -> np.random.Generator:
         """Random numbers that follow from (seed, epoch, split, batch); from the start each time."""
         return np.random.default_rng((self._seed, self.epoch, self.split, self.index))
@@ -124,9 +136,7 @@ class Batch:
 
     def __enter__(self) -> Batch:
         if self.phase != "train":
-            raise YarnpsError(
-                "with batch: in the evaluation function", "use the batch without `with` there"
-            )
+            raise YarnpsError("with batch: outside training", "use the batch without `with` there")
         self._entered = True
         self.begun = time.monotonic()
         self._loop.enter(self)

@@ -25,6 +25,7 @@ from yarnps.worker.client import Client
 from yarnps.worker.leases import Held
 from yarnps.worker.link import Link, exit_without_agent
 from yarnps.worker.loop import DataLoop, Evaluate
+from yarnps.worker.preparing import Prepare, PreparedFiles
 from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Job:
         self._current = CurrentBatch()
         self._loop: DataLoop | None = None
         self._before_loop: list[pb.ToRole] = []
+        self._prepared = PreparedFiles(begin.job_dir)
         self._told_failure = False
         self._finished = False
         self._epoch = 0
@@ -163,7 +165,9 @@ class Job:
 
     # ------------------------------------------------------------------ input
 
-    def data(self, evaluate: Evaluate | None = None) -> Iterator[Batch]:
+    def data(
+        self, evaluate: Evaluate | None = None, *, prepare: Prepare | None = None
+    ) -> Iterator[Batch]:
         """All batches that this worker gets, of all epochs, until the input has ended.
 
         Parameters
@@ -173,6 +177,10 @@ class Job:
             changes meanwhile. It returns a dict of numbers or vectors, which are added up over
             the whole test input; a vector of two numbers [sum, weight] becomes the metric
             ``test_<name>`` = sum / weight.
+        prepare : callable, optional
+            For jobs with `train.prepare`: called for each split of the training input, before the
+            first epoch, with an iterator of its batches. It returns bytes, which are kept in the
+            job directory, once for each split whoever dies; `prepared` reads them all.
 
         Yields
         ------
@@ -197,13 +205,41 @@ class Job:
             self._current,
             read=self._reader(),
             say=self._link.send,
+            keep=self._prepared.keep,
             audit=audit,
         )
         self._loop = loop
         early, self._before_loop = self._before_loop, []
         for message in early:
             self._on_message(message)
-        return self._noting_epochs(loop.batches(evaluate))
+        return self._noting_epochs(loop.batches(evaluate, prepare))
+
+    def prepared(self) -> list[bytes]:
+        """What `prepare` has made of each split, in the order of the splits.
+
+        Call it when the first batch of training is there: then all splits have been through. The
+        answer is the same in every worker, and after a restart.
+
+        Raises
+        ------
+        YarnpsError
+            There has been no batch yet.
+
+        Examples
+        --------
+        >>> def count(batches):                            # doctest: +SKIP
+        ...     return str(sum(batch.rows for batch in batches)).encode()
+        >>> total = None                                   # doctest: +SKIP
+        >>> for batch in job.data(prepare=count):
+        ...     if total is None:
+        ...         total = sum(int(part) for part in job.prepared())
+        """
+        if self._loop is None or not self._loop.input:
+            raise YarnpsError(
+                "prepared() was called before the first batch",
+                "call it inside `for batch in data(prepare=fn)`",
+            )
+        return self._prepared.read(self._loop.input)
 
     def _noting_epochs(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         for batch in batches:

@@ -19,6 +19,10 @@ class Held:
     ----------
     batches, rows
         Committed, from the split's beginning.
+    input
+        Fingerprint of the training input.
+    begins, ends
+        The stretch of the whole training, from 0 to 1, that the split stands for.
     revoked
         Void: nothing of it counts any more.
     """
@@ -29,6 +33,9 @@ class Held:
     token: int
     batches: int
     rows: int
+    input: str = ""
+    begins: float = 0.0
+    ends: float = 0.0
     bytes: int = 0
     bad_records: int = 0
     revoked: bool = False
@@ -43,6 +50,9 @@ class Held:
             token=lease.token,
             batches=lease.from_batch,
             rows=lease.from_rows,
+            input=lease.input,
+            begins=lease.begins,
+            ends=lease.ends,
         )
 
     def progress(self) -> pb.Progress:

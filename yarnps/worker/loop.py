@@ -21,6 +21,7 @@ from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.feed import Feed, Parsed
 from yarnps.worker.leases import Held, Leases
+from yarnps.worker.preparing import Prepare, SplitBatches, result_of
 from yarnps.worker.tables import CurrentBatch, SparseTable
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class DataLoop:
         The batches of a lease, from its first uncommitted one.
     say
         Sends a message to the ApplicationMaster.
+    keep
+        Keeps what the program has made of a split in the pass before the first epoch.
     audit
         The table that counts rows, if the job wants that.
     """
@@ -61,12 +64,14 @@ class DataLoop:
         *,
         read: Read,
         say: Say,
+        keep: Callable[[Held, bytes], None],
         audit: SparseTable | None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._current = current
         self._say = say
+        self._keep = keep
         self._audit = audit
         self._lock = threading.Lock()
         self._leases = Leases()
@@ -74,6 +79,9 @@ class DataLoop:
         self._last_progress = 0.0
         self._bad: list[pb.BadRecord] = []
         self._evaluate: Evaluate | None = None
+        self._prepare: Prepare | None = None
+        self._returned: Parsed | None = None  # read, and of another split than was wanted
+        self.input = ""  # fingerprint of the training input, once there has been a lease
         self._sums: dict[str, NDArray[np.float64]] = {}
         self._sums_of: Held | None = None
         self._first_push = True
@@ -85,6 +93,7 @@ class DataLoop:
     def on_grant(self, grant: pb.Grant) -> None:
         with self._lock:
             for lease in self._leases.granted(grant):
+                self.input = lease.input
                 self._feed.add(lease)
         self._client.wake()
 
@@ -108,12 +117,14 @@ class DataLoop:
 
     # ------------------------------------------------------------------ the program's thread
 
-    def batches(self, evaluate: Evaluate | None) -> Iterator[Batch]:
+    def batches(self, evaluate: Evaluate | None, prepare: Prepare | None) -> Iterator[Batch]:
         """All batches that this worker gets, until the input has ended."""
-        self._evaluate = evaluate
+        self._evaluate, self._prepare = evaluate, prepare
         try:
             while (parsed := self._next()) is not None:
-                if parsed.raw is None:
+                if parsed.lease.phase == "prepare":
+                    self._prepare_split(parsed)
+                elif parsed.raw is None:
                     self._split_ended(parsed)
                 elif len(parsed.raw.rows) == 0:
                     self._note_bad(parsed.lease, parsed.raw)
@@ -131,7 +142,7 @@ class DataLoop:
         begun = logged = time.monotonic()
         while True:
             self._ask()
-            parsed = self._feed.take()
+            parsed, self._returned = self._returned or self._feed.take(), None
             if parsed is not None and not parsed.lease.revoked:
                 return parsed
             if parsed is not None:
@@ -306,6 +317,29 @@ class DataLoop:
         lease.batches = batch.index + 1
         lease.rows += batch.rows
         self.rows_done += batch.rows
+
+    # ------------------------------------------------------------------ before the first epoch
+
+    def _prepare_split(self, first: Parsed) -> None:
+        """Hand a whole split to the program; it is done when what came of it is kept."""
+
+        def batch_of(parsed: Parsed) -> Batch:
+            lease, batch = parsed.lease, Batch(self, parsed.lease, parsed.raw, self._settings.seed)
+            self._note_bad(lease, parsed.raw)
+            lease.batches = batch.index + 1
+            lease.rows += batch.rows
+            self.rows_done += batch.rows
+            self._tell(lease)
+            return batch
+
+        self._leave_clock()
+        split = SplitBatches(first, self._next, batch_of)
+        result = result_of(split, self._prepare)
+        self._returned = split.beyond
+        if result is not None:
+            self._keep(split.lease, result)
+        if split.end is not None:
+            self._split_ended(split.end)
 
     # ------------------------------------------------------------------ progress
 

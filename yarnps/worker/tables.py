@@ -103,8 +103,8 @@ class Table:
             return Call(header, what, self.spec, out)
         if batch.phase != "train":
             raise InputError(
-                f"{what} during the test phase",
-                "the evaluation function may only pull: training goes on from the same tables",
+                f"{what} during the {batch.phase} phase",
+                "outside training only pull: training goes on from the same tables",
             )
         call = Call(
             batch.stamp(self._header(op, flags=flags | Flag.LEASED)),
