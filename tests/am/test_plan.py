@@ -18,6 +18,7 @@ from yarnps.am.training.plan import (
     History,
     Plan,
     PlanSettings,
+    Prepare,
     Publish,
     Step,
     Test,
@@ -29,6 +30,8 @@ LIMIT = 100
 
 def done(facts: Facts, step: Step, values: Sequence[float], metric: str) -> Facts:
     """The facts when a step is through."""
+    if isinstance(step, Prepare):
+        return replace(facts, epoch=1, phase="prepare", phase_done=True, prepared=True)
     if isinstance(step, Train):
         return replace(facts, epoch=step.epoch, phase="train", phase_done=True)
     if isinstance(step, Close):
@@ -67,6 +70,22 @@ def test_without_test_input() -> None:
         Export("final", 2),
         End("all 2 epochs are done", 2),
     ]
+
+
+def test_a_pass_before_the_first_epoch() -> None:
+    assert course(PlanSettings(epochs=1, prepare=True))[:3] == [Prepare(), Train(1), Cut(1)]
+    under_way = Facts(epoch=1, phase="prepare", elapsed=99)
+    assert Plan(PlanSettings(epochs=1, prepare=True, max_time=9)).next(under_way) == Prepare()
+
+
+def test_the_pass_is_not_made_again_when_the_job_goes_back_or_resumes() -> None:
+    history = History(prepared=True)
+    history.back_to(0, False)
+    again = History()
+    again.restore(json.loads(json.dumps(history.snapshot())))
+    plan = Plan(PlanSettings(epochs=1, prepare=True))
+    assert plan.next(Facts(prepared=again.prepared)) == Train(1)
+    assert plan.next(Facts()) == Prepare()
 
 
 def test_with_test_input_and_no_metric_the_last_model_is_written() -> None:
