@@ -46,7 +46,8 @@ class LibsvmParser:
 
     def parse(self, block: Block) -> tuple[Rows, list[int]]:
         """The rows of a block, and the places in it of its bad records."""
-        data = np.frombuffer(block.data, np.uint8)
+        text = block.data if block.data.endswith(b"\n") else block.data + b"\n"
+        data = np.frombuffer(text, np.uint8)
         self._make_room(len(data))
         count, bads, doubts = self._run(data)
         while count < 0:  # a long row: its length came instead of the bad records

@@ -15,6 +15,8 @@ _POWERS = np.array([float(f"1e{power}") for power in range(-343, 309)])
 _MANTISSA_LIMIT = np.uint64((1 << 64) // 10 - 1)
 # The product of a rounded mantissa and a rounded power is off by less than this part of itself.
 _MARGIN = 2.0**-49
+_ZERO = np.uint8(48)  # the character 0
+_ONE, _TEN, _POWER_0 = np.uint64(1), np.uint64(10), np.uint64(343)
 
 
 @jit
@@ -197,6 +199,63 @@ def parse_id(data, at, stop):
 
 
 @jit
+def _simple_entries(data, start, keys, values, first):
+    """The entries from `start` on that look as most do: a blank, up to 18 digits, a colon, and a
+    number of up to 15 digits; nothing of it is looked at twice.
+
+    Mantissa and power of ten are exact in float64 then, so that the quotient is rounded once: what
+    `parse_float` would make of it. `data` ends with a line feed, at which each loop stops.
+
+    Returns the place after the last of them, the number of entries then, and whether ids went up.
+    """
+    at, entries = np.uint64(start), np.uint64(first)  # unsigned: no index counts from the end
+    before = np.int64(-1)
+    ordered = True
+    while data[at] == 32:
+        begin = at
+        at += _ONE
+        number = np.uint64(0)
+        digit = np.uint8(data[at] - _ZERO)
+        while digit <= 9:
+            number = number * _TEN + np.uint64(digit)
+            at += _ONE
+            digit = np.uint8(data[at] - _ZERO)
+        if data[at] != 58 or at - begin < np.uint64(2) or at - begin > np.uint64(19):
+            return np.int64(begin), np.int64(entries), ordered
+        at += _ONE
+        negative = data[at] == 45
+        at += np.uint64(negative)
+        digits = np.uint64(0)
+        mantissa = np.uint64(0)
+        digit = np.uint8(data[at] - _ZERO)
+        while digit <= 9:
+            mantissa = mantissa * _TEN + np.uint64(digit)
+            digits += _ONE
+            at += _ONE
+            digit = np.uint8(data[at] - _ZERO)
+        value = np.float64(mantissa)
+        if data[at] == 46:
+            at += _ONE
+            point = at
+            digit = np.uint8(data[at] - _ZERO)
+            while digit <= 9:
+                mantissa = mantissa * _TEN + np.uint64(digit)
+                at += _ONE
+                digit = np.uint8(data[at] - _ZERO)
+            digits += at - point
+            value = np.float64(mantissa) / _POWERS[_POWER_0 + min(at - point, _TEN + _TEN)]
+        if digits == 0 or digits > np.uint64(15) or data[at] > 32:
+            return np.int64(begin), np.int64(entries), ordered
+        key = np.int64(number)
+        ordered &= key > before
+        before = key
+        keys[entries] = key
+        values[entries] = np.float32(-value if negative else value)
+        entries += _ONE
+    return np.int64(at), np.int64(entries), ordered
+
+
+@jit
 def _parse_entries(data, at, keys, values, entries):
     """The `id:value` pairs from `at` to the end of the line.
 
@@ -204,8 +263,8 @@ def _parse_entries(data, at, keys, values, entries):
     whether a number is in doubt, and whether the ids went up.
     """
     doubtful = False
-    ordered = True
     first = entries
+    at, entries, ordered = _simple_entries(data, at, keys, values, entries)
     while at < len(data):
         sign = data[at]
         if _blank(sign):
@@ -230,7 +289,9 @@ def _parse_entries(data, at, keys, values, entries):
         keys[entries] = key
         values[entries] = value
         entries += 1
-        at = stop
+        end, more, rising = _simple_entries(data, stop, keys, values, entries)
+        ordered = ordered and rising and (more == entries or keys[entries] > key)
+        at, entries = end, more
     return at, entries, True, doubtful, ordered
 
 
@@ -241,7 +302,7 @@ def parse_block(data, labels, indptr, keys, values, places, bad, doubt, slots, m
     Parameters
     ----------
     data : uint8
-        The lines.
+        The lines; the last one ends with a line feed, too.
     labels, indptr, keys, values
         Get the rows; large enough for all of them.
     places, bad : int64
