@@ -130,5 +130,5 @@ def test_a_long_cell_and_bytes_that_are_no_text(write: Write) -> None:
 def test_the_cache_of_texts_is_bounded(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarnps.data._columns._CACHED_TEXTS", 10)
     path = write("a.csv", "late,dist\n" + "".join(f"1,{n}\n" for n in range(100)))
-    monkeypatch.setattr("yarnps.files._base.BLOCK_BYTES", 50)
+    monkeypatch.setattr("yarnps.files._base.PIECE_BYTES", 50)
     assert read(path).rows == [(1, {DIST: n}) for n in range(100)]

@@ -15,7 +15,7 @@ from yarnps.files import _base
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a few bytes, so that every seam is met."""
-    monkeypatch.setattr(_base, "BLOCK_BYTES", 7)
+    monkeypatch.setattr(_base, "PIECE_BYTES", 7)
 
 
 FILES = [

@@ -70,9 +70,9 @@ def test_content_depends_on_seed_epoch_split_and_batch_only(
     split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = labels(read(split))
-    monkeypatch.setattr(_base, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(_base, "PIECE_BYTES", 100)
     assert labels(read(split)) == first
-    monkeypatch.setattr(_base, "BLOCK_BYTES", 10_000_000)
+    monkeypatch.setattr(_base, "PIECE_BYTES", 10_000_000)
     assert labels(read(split)) == first
     assert labels(read(split, epoch=1)) != first
     assert labels(read(split, DataSettings(batch_rows=64, shuffle_buffer=200, seed=4))) != first
@@ -144,7 +144,7 @@ def test_a_split_survives_the_protocol() -> None:
 def test_bad_records_after_the_last_full_batch_are_counted(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_base, "BLOCK_BYTES", 8)
+    monkeypatch.setattr(_base, "PIECE_BYTES", 8)
     path = write("a.svm", "".join(f"{row} 1:1\n" for row in range(8)) + "bad\n" * 5)
     settings = DataSettings(batch_rows=4, shuffle_buffer=4)
     (split,) = list_input(str(path), settings, workers=1).splits

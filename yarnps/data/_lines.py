@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
+import numpy as np
+
 from yarnps._errors import DataError
 
 from ._compressed import decompressed, is_compressed
@@ -17,6 +19,7 @@ from ._opening import open_path
 from ._records import Split
 
 BOM = b"\xef\xbb\xbf"
+LINE_FEED = 10
 
 
 class Block(NamedTuple):
@@ -118,7 +121,10 @@ class _Cutter:
         if last == 0:
             self._held.append(piece)
             return
-        yield self._block(b"".join([*self._held, piece[:last]]), bytes_read)
+        whole = not self._held and last == len(piece)
+        # Of a view, so that the piece is copied once.
+        lines = piece if whole else b"".join([*self._held, memoryview(piece)[:last]])
+        yield self._block(lines, bytes_read)
         self._held = [piece[last:]] if last < len(piece) else []
 
     def end(self, bytes_read: int) -> Iterator[Block]:
@@ -130,7 +136,7 @@ class _Cutter:
     def _block(self, data: bytes, bytes_read: int) -> Block:
         start, line = self._start, self._line
         self._start += len(data)
-        self._line += data.count(b"\n")
+        self._line += int(np.count_nonzero(np.frombuffer(data, np.uint8) == LINE_FEED))
         if self._fresh:
             self._fresh = False
             if data.startswith(BOM):

@@ -10,7 +10,10 @@ from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 from yarnps._errors import DataError
 
-BLOCK_BYTES = 1 << 20  # one read: large enough for a disk or a data node, small enough for caches
+BLOCK_BYTES = 1 << 20  # one request: large enough for a disk or a data node, small enough for caches
+# What is handed on at once of a local file: what is made of it has its place in a core's cache, and
+# memory for it is taken from what the last piece has given back.
+PIECE_BYTES = 256 << 10
 
 
 class FileInfo(NamedTuple):
@@ -98,7 +101,7 @@ class Files(ABC):
         """The file's bytes from `start` on, in pieces. Close the iterator to stop early."""
         with self.open(path, "rb") as file:
             file.seek(start)
-            while piece := file.read(BLOCK_BYTES):
+            while piece := file.read(PIECE_BYTES):
                 yield piece
 
     def read_bytes(self, path: str) -> bytes:
