@@ -99,7 +99,6 @@ def _write(
     return np.concatenate(scores), np.concatenate(labels)
 
 
-
 @jit
 def _format(keys, positive, bar, out):  # type: ignore[no-untyped-def]
     """Rows as text; returns the number of bytes."""

@@ -230,7 +230,13 @@ def times_ready(server: Any) -> int:
 def test_an_application_master_that_comes_back_is_told_everything(tmp_path: Path) -> None:
     settings = block(tmp_path, train={"pace": 0.05, "batch_rows": 50, "audit": True})
     with playing(tmp_path, settings, COUNT) as player:
-        player.wait(lambda: player.rows_committed > 100, "the training runs")
+        player.wait(
+            lambda: all(
+                any(s.worker == p.incarnation.id and s.committed for s in player.states.values())
+                for p in player.alive("worker")
+            ),
+            "both workers train",
+        )
         with player.changed:
             for process in player.processes.values():
                 process.hellos = 0

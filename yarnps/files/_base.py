@@ -10,7 +10,9 @@ from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 from yarnps._errors import DataError
 
-BLOCK_BYTES = 1 << 20  # one request: large enough for a disk or a data node, small enough for caches
+BLOCK_BYTES = (
+    1 << 20
+)  # one request: large enough for a disk or a data node, small enough for caches
 # What is handed on at once of a local file: what is made of it has its place in a core's cache, and
 # memory for it is taken from what the last piece has given back.
 PIECE_BYTES = 256 << 10
