@@ -62,3 +62,33 @@ def test_not_in_a_package_that_is_read_only(package: Path, tmp_path: Path) -> No
     finally:
         (package / "yarnps").chmod(0o700)
     assert found.parent == others
+
+
+USERS_KERNEL = """
+import sys
+import numba
+import numpy as np
+from yarnps.protocol.shards import _increasing
+
+assert _increasing(np.arange(3))
+assert "scipy.linalg" not in sys.modules, "a kernel of ours has loaded scipy"
+
+@numba.njit
+def product(a, b):
+    return np.dot(a, b)
+
+print(product(np.ones(3), np.full(3, 2.0)))
+"""
+
+
+def test_scipy_is_loaded_only_for_kernels_that_need_it(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    done = subprocess.run(
+        [sys.executable, "-c", USERS_KERNEL],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "6.0\n", done.stderr

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import getpass
+import importlib
+import importlib.util
 import os
 import tempfile
 import time
@@ -16,6 +18,32 @@ from pathlib import Path
 from typing import Any
 
 import numba
+
+
+def _import_without_scipy() -> None:
+    """Load numba's array functions, which ask for scipy by importing it: 0.2 s of every process.
+
+    Where scipy is installed, whether it is there can be told without that. What needs its linear
+    algebra (``np.dot`` in a user's own kernel) still imports it, at that moment.
+    """
+    try:
+        linalg = importlib.import_module("numba.np.linalg")
+        ensure_blas = linalg.ensure_blas
+    except (ImportError, AttributeError):  # another numba: it may take longer, that is all
+        return
+
+    def look_for_scipy() -> None:
+        if importlib.util.find_spec("scipy") is None:
+            raise ImportError("scipy is not installed")
+
+    linalg.ensure_blas = look_for_scipy
+    try:
+        importlib.import_module("numba.np.arraymath").ensure_blas = ensure_blas
+    finally:
+        linalg.ensure_blas = ensure_blas
+
+
+_import_without_scipy()
 
 
 def _user() -> str:
