@@ -27,7 +27,7 @@ def _import_without_scipy() -> None:
     algebra (``np.dot`` in a user's own kernel) still imports it, at that moment.
     """
     try:
-        linalg = importlib.import_module("numba.np.linalg")
+        linalg: Any = importlib.import_module("numba.np.linalg")
         ensure_blas = linalg.ensure_blas
     except (ImportError, AttributeError):  # another numba: it may take longer, that is all
         return
@@ -38,7 +38,8 @@ def _import_without_scipy() -> None:
 
     linalg.ensure_blas = look_for_scipy
     try:
-        importlib.import_module("numba.np.arraymath").ensure_blas = ensure_blas
+        arraymath: Any = importlib.import_module("numba.np.arraymath")
+        arraymath.ensure_blas = ensure_blas
     finally:
         linalg.ensure_blas = ensure_blas
 

@@ -5,7 +5,6 @@ Both come back where they were: agents find the service again, and an open page 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
 # Ports and the page's prefix, for a process that comes back.
 STATE_FILE = "am-state.json"
-# The page is opened a moment after the containers have been asked for: who waits for training to
-# begin should not wait for a web server's modules first.
-PAGE_AFTER_S = 1.5
 
 
 class Addresses:
@@ -49,10 +45,8 @@ class Addresses:
         await self._cluster.publish(AM_KEY, self.am)
         await self._tell_where("")
 
-    async def open_page(self, status: Callable[[int], Status], *, at_once: bool) -> str:
+    async def open_page(self, status: Callable[[int], Status]) -> str:
         """Open the page; returns its address for people."""
-        if not at_once:
-            await asyncio.sleep(PAGE_AFTER_S)
         from yarnps.am.web.server import Page
 
         page = self._page = Page(status, prefix=self._had("prefix"))

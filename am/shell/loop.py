@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ UPLOAD_EVERY_S = 2.0
 STATUS_EVERY_S = 5.0
 ATTEMPT_EVERY_S = 10.0
 REASON_EVERY_S = 5.0
+# The page is opened when training has begun, or so long after the containers have been asked for:
+# who waits for training to begin should not wait for a web server's modules first.
+PAGE_AFTER_S = 3.0
 # A loop that lags by more than this cannot judge the silence of others.
 RESPONSIVE_S = 2.0
 
@@ -70,6 +74,7 @@ class Shell:
         self._journal: Journal | None = None
         self._links: dict[str, Link] = {}
         self._over = asyncio.Event()
+        self._pushed = asyncio.Event()
         self._ticker = Ticker.from_environment()
         self._am_restarts = 0
         self._lag_s = 0.0
@@ -146,8 +151,14 @@ class Shell:
         await self._addresses.listen(self.service)
 
     async def _open_page(self) -> None:
-        url = await self._addresses.open_page(self.status, at_once=self._returning)
+        if not self._returning:
+            await self._training_begins(PAGE_AFTER_S)
+        url = await self._addresses.open_page(self.status)
         self._log(Log("page", f"the page is at {url}"), time.time())
+
+    async def _training_begins(self, limit_s: float) -> None:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._pushed.wait(), limit_s)
 
     async def _start(self) -> None:
         self.feed(i.Started(nodes=await self._lookout.nodes()))
@@ -210,6 +221,8 @@ class Shell:
     def _log(self, log: Log, now: float) -> None:
         fields = {f.name: getattr(log, f.name) for f in dataclasses.fields(log)}
         self.events.add(Event(seq=0, time=now, **fields))
+        if log.kind == "first_push":
+            self._pushed.set()
 
     def _tell(self, container: str, message: pb.ToAgent) -> None:
         link = self._links.get(container)
