@@ -65,7 +65,7 @@ def command(
         say("all checks passed; nothing was submitted (--dry-run)")
         return exits.SUCCEEDED
     kill = kill_on_exit or bool(job.block and job.block.kill_on_exit)
-    return _see_through(view, output, detach, kill, started)
+    return see_through(view, output, detach, kill, started)
 
 
 def _start(job: Job, chosen: clusters.Cluster, dry_run: bool) -> JobView | None:
@@ -79,7 +79,7 @@ def _start(job: Job, chosen: clusters.Cluster, dry_run: bool) -> JobView | None:
     return submission.submit(job, say, dry_run=dry_run)
 
 
-def _see_through(view: JobView, output: str, detach: bool, kill: bool, started: float) -> int:
+def see_through(view: JobView, output: str, detach: bool, kill: bool, started: float) -> int:
     """Follow the job, then say how it ended."""
     job_dir = view.store().address
     if detach:

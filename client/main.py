@@ -23,6 +23,7 @@ from yarnps._errors import YarnpsError
 # Verb -> the line in `yarnps --help`. Kept here, so that help needs no verb's module.
 VERBS = {
     "submit": "Submit a job file and follow the job.",
+    "launch": "Start a ps-lite program as launch.py and dmlc-submit did.",
     "attach": "Follow a job that runs already.",
     "status": "Say how a job is doing, or how it ended.",
     "list": "List jobs.",

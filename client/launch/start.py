@@ -1,0 +1,71 @@
+"""The launches that this process itself sees through: local, ssh, mpi, sge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from yarnps._errors import InputError
+from yarnps.client import exits
+from yarnps.client.launch.local import LocalPlace
+from yarnps.client.launch.mpi import MpiPlace
+from yarnps.client.launch.options import Options
+from yarnps.client.launch.places import Place
+from yarnps.client.launch.plan import own_address, seats, task
+from yarnps.client.launch.session import Session
+from yarnps.client.launch.sge import SgePlace
+from yarnps.client.launch.ssh import SshPlace, read_hosts
+from yarnps.pslite.wire import Address
+
+
+def place_of(options: Options, environ: Mapping[str, str]) -> Place:
+    """Where the processes of a launch run.
+
+    Raises
+    ------
+    InputError
+        The host file is wrong.
+    """
+    hosts = read_hosts(options.host_file) if options.host_file else []
+    if options.launcher == "ssh":
+        return SshPlace(hosts, environ, options.sync_dst_dir)
+    if options.launcher == "mpi":
+        return MpiPlace(options.host_file, hosts[0].bare if hosts else "")
+    if options.launcher == "sge":
+        return SgePlace(options, environ)
+    return LocalPlace()
+
+
+def launch(
+    options: Options, environ: Mapping[str, str], say: Callable[..., None], start_timeout: str
+) -> int:
+    """Run a launch to its end; returns its exit status.
+
+    Raises
+    ------
+    YarnpsError
+        It could not be started.
+    """
+    from yarnps.spec import parse_duration
+
+    try:
+        limit_s = parse_duration(start_timeout)
+    except ValueError as error:
+        raise InputError(f"--start-timeout {start_timeout}: {error}") from error
+    place = place_of(options, environ)
+
+    async def run() -> int:
+        return await Session(options, place, environ, say, limit_s).run()
+
+    return asyncio.run(run())
+
+
+def show(options: Options, environ: Mapping[str, str]) -> int:
+    """Print what each process would run, with what in its environment."""
+    host = own_address(options, place_of(options, environ).first_host)
+    for seat in seats(options):
+        shown = task(options, seat, Address(host, 0), environ)
+        print(f"{seat}: {shown.command}")
+        for name, value in sorted(shown.env.items()):
+            print(f"  {name}={'<a free port>' if name == 'DMLC_PS_ROOT_PORT' else value}")
+    return exits.SUCCEEDED
