@@ -423,4 +423,5 @@ def _plan(role: Role, retry_memory: float | None) -> RolePlan:
         allow_failures=role.allow_failures,
         memory=role.memory,
         retry_memory=round(role.memory * retry_memory) if retry_memory else None,
+        own_program=role.name == "server" or not role.script,
     )

@@ -123,7 +123,7 @@ class Registration:
 class Expiry(NamedTuple):
     """A limit that has run out; an input of its own, so that a journal can hold it."""
 
-    kind: str  # ask, silence, node, register, process, up; from the shell: frozen, stuck
+    kind: str  # ask, silence, node, register, process, hello, up; from the shell: frozen, stuck
     role: str
     rank: int
     container: str
@@ -140,7 +140,11 @@ class Work:
 
 @dataclass(frozen=True)
 class RolePlan:
-    """What is wanted of one role. Sizes in bytes; `max_restarts` -1: no limit."""
+    """What is wanted of one role. Sizes in bytes; `max_restarts` -1: no limit.
+
+    `own_program`: its processes are ours and say hello as soon as they run. A user's script may do
+    other things first, for as long as it likes.
+    """
 
     instances: int
     processes: int = 1
@@ -148,6 +152,7 @@ class RolePlan:
     allow_failures: bool = False
     memory: int | None = None
     retry_memory: int | None = None  # size of the role's second service, if it has one
+    own_program: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,7 @@ class Limits:
 
     start_timeout: float = 600.0
     process_start: float = 60.0  # from the order to start a process until it runs
+    hello: float = 120.0  # from then until it says hello, where its program is ours
     silence: float = 60.0  # an agent that is not heard of
     batch: float = 600.0  # a worker that holds work and commits nothing
     register: float = 60.0  # from the grant until the agent registers …

@@ -193,6 +193,7 @@ class Members:
         self._deaths.registered(rank.node)
         vitals = self._vitals.setdefault(rank.container, Vitals())
         vitals.connected = vitals.registered = True
+        vitals.registered_at = now
         vitals.hear(now)
         resumed = rank.phase not in ("asked", "granted")
         return Registration(
@@ -291,8 +292,9 @@ class Members:
             if rank.container and rank.phase != "asked":
                 vitals = self._vitals.setdefault(rank.container, Vitals())
                 vitals.silent_s += max(0.0, passed) if responsive else 0.0
+        limits = self.settings.limits
         return roster.overdue(
-            self._ranks.values(), self._vitals, now, self.settings.limits, self._deaths.has_files
+            self._ranks.values(), self.plans, self._vitals, now, limits, self._deaths.has_files
         )
 
     def expire(self, expiry: Expiry, now: float) -> list[Decision]:
@@ -329,10 +331,6 @@ class Members:
         """Role and rank of a container that counts."""
         rank = self._requests.rank_of(container)
         return (rank.role, rank.rank) if rank else None
-
-    def container_of(self, role: str, rank: int) -> str:
-        """The container of a rank; empty when it has none."""
-        return self._ranks[role, rank].container
 
     def peak_of(self, container: str) -> int | None:
         """The most memory that a container has been seen to use; not durable."""

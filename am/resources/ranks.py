@@ -127,6 +127,7 @@ class Vitals:
     registered: bool = False
     silent_s: float = 0.0  # counted while the ApplicationMaster was responsive
     last_heard: float | None = None
+    registered_at: float = 0.0  # the last time
     cpu_percent: float | None = None
     memory: int | None = None
     memory_peak: int | None = None

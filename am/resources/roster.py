@@ -7,7 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from yarnps.am.resources import decode
-from yarnps.am.resources.decisions import Died, Expiry, Incarnation, Limits, Note, Work
+from yarnps.am.resources.decisions import (
+    Died,
+    Expiry,
+    Incarnation,
+    Limits,
+    Note,
+    RolePlan,
+    Work,
+)
 from yarnps.am.resources.decode import Ending, Memory
 from yarnps.am.resources.ranks import WITH_AGENT, ProcessState, Rank, Vitals
 from yarnps.causes import Cause
@@ -65,6 +73,7 @@ def exit_of(
 
 def overdue(
     ranks: Collection[Rank],
+    plans: Mapping[str, RolePlan],
     vitals: Mapping[str, Vitals],
     now: float,
     limits: Limits,
@@ -72,7 +81,9 @@ def overdue(
 ) -> list[Expiry]:
     """The limits that have run out, at most one per rank."""
     kinds = {
-        rank.name: _overdue(rank, vitals.get(rank.container), now, limits, has_files)
+        rank.name: _overdue(
+            rank, plans[rank.role], vitals.get(rank.container), now, limits, has_files
+        )
         for rank in ranks
     }
     registered = [(r.node, v) for r in ranks if (v := vitals.get(r.container)) and v.registered]
@@ -91,6 +102,7 @@ def overdue(
 
 def _overdue(
     rank: Rank,
+    plan: RolePlan,
     vitals: Vitals | None,
     now: float,
     limits: Limits,
@@ -111,8 +123,21 @@ def _overdue(
         return "register" if vitals.silent_s >= limit else ""
     if rank.phase in WITH_AGENT and vitals.silent_s >= limits.silence:
         return "silence"
-    late = rank.told_at is not None and now >= rank.told_at + limits.process_start
-    return "process" if late and vitals.connected else ""
+    if not vitals.connected:
+        return ""
+    if rank.told_at is not None and now >= rank.told_at + limits.process_start:
+        return "process"
+    return "hello" if plan.own_program and _mute(rank, vitals, now, limits.hello) else ""
+
+
+def _mute(rank: Rank, vitals: Vitals, now: float, limit: float) -> bool:
+    """Whether its processes run for so long and one has not said hello.
+
+    An agent that has come back repeats what we may have missed: the time counts anew.
+    """
+    if rank.phase != "running" or rank.up or rank.running_since is None:
+        return False
+    return now >= max(rank.running_since, vitals.registered_at) + limit
 
 
 def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
@@ -131,6 +156,12 @@ def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
         return Ending(Cause.SILENT, text)
     if kind == "stuck":
         text = f"it has work and has committed nothing for {limits.batch:.0f} s (train.batch_limit)"
+        return Ending(Cause.SILENT, text)
+    if kind == "hello":
+        text = (
+            f"its process has run for {limits.hello:.0f} s and not said hello, though its agent "
+            "lives"
+        )
         return Ending(Cause.SILENT, text)
     text = f"its agent has not started its process within {limits.process_start:.0f} s"
     return Ending(Cause.LAUNCH, text)

@@ -492,7 +492,8 @@ class World:
 
     def box_of(self, role: str, rank: int) -> Box:
         """The container of a rank."""
-        return self.boxes[self.machine.members.container_of(role, rank)]
+        rank_of = self.machine.members.rank_of
+        return next(box for name, box in self.boxes.items() if rank_of(name) == (role, rank))
 
     # ------------------------------------------------------------ the shell
 

@@ -201,7 +201,7 @@ def test_an_agent_may_be_faster_than_the_cluster_s_answer() -> None:
     assert job.register(job.requests[0], "c").accepted
     assert job.place(job.requests[0], "c") == []
     only(Up, job.started("c"))
-    assert job.members.container_of("worker", 0) == "c"
+    assert job.members.rank_of("c") == ("worker", 0)
 
 
 def test_a_container_of_nobody_is_released_once_no_answer_is_outstanding() -> None:
@@ -287,7 +287,7 @@ def test_an_older_container_that_registers_late_is_refused_and_released() -> Non
     answer = job.register(old, "c")
     assert not answer.accepted
     assert only(Release, list(answer.decisions)).container == "c"
-    assert job.members.container_of("worker", 0) == "d"
+    assert job.members.rank_of("d") == ("worker", 0)
 
 
 # ---------------------------------------------------------------- limits
@@ -379,6 +379,36 @@ def test_a_process_that_the_agent_does_not_start() -> None:
     out = job.wait(1)
     assert only(Died, out).cause is Cause.LAUNCH
     assert only(Release, out).container == "c"
+
+
+@pytest.mark.parametrize("own_program", [True, False])
+def test_a_process_that_says_no_hello(own_program: bool) -> None:
+    job = Job({"worker": dataclasses.replace(WORKER, own_program=own_program)})
+    job.place(job.requests[0], "c")
+    job.grant("c")
+    job.register(job.requests[0], "c")
+    job.started("c")
+    for _ in range(119):
+        assert job.wait(1) == []
+        job.members.heard("c", job.now)
+    out = job.wait(1)
+    if own_program:
+        assert only(Died, out).cause is Cause.SILENT
+        assert only(Release, out).container == "c"
+    else:
+        assert out == []  # a user's script may load its data first
+
+
+def test_a_hello_while_the_am_was_away_is_waited_for_anew() -> None:
+    job = Job({"worker": dataclasses.replace(WORKER, own_program=True)})
+    job.place(job.requests[0], "c")
+    job.grant("c")
+    job.register(job.requests[0], "c")
+    job.started("c")
+    job.now += 200
+    job.members.reconcile([ContainerInfo("c", "worker", "running", "n1")], job.now)
+    job.register(job.requests[0], "c", running=(incarnation("c", 0, 0),))
+    assert job.wait(1) == []
 
 
 def test_the_start_limit_names_everybody_who_is_missing() -> None:
