@@ -116,6 +116,29 @@ class Table:
         batch.pushes.append(call)
         return call
 
+    def _announces(self, call: Call) -> bool:
+        """Whether the call names all shards, also those that it has nothing for.
+
+        Inside a batch their marks move on; and an optimizer that counts its steps counts the same
+        in every shard.
+        """
+        if call.header.flags & Flag.LEASED:
+            return True
+        return call.header.op != Op.ASSIGN and self.spec.optimizer.counts_steps
+
+    def _limited(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The values of one push, with their norm limited if the table says so.
+
+        NaN and infinity go on as they are: what is done about them is the servers' to say.
+        """
+        limit = None if self.spec.clip is None else self.spec.clip.norm
+        if limit is None:
+            return values
+        norm = float(np.sqrt(np.square(values, dtype=np.float64).sum()))
+        if not limit < norm < np.inf:
+            return values
+        return values * self._dtype.type(limit / norm)
+
     def size(self) -> Future:
         """Rows on all servers (dense: elements). The answer is an int64 array of one number."""
         total = np.zeros(1, np.int64)
@@ -177,9 +200,9 @@ class SparseTable(Table):
             the end of the block does.
         """
         unique, rows = self._summed(keys, values)
+        rows = self._limited(rows)
         call = self._write(Op.PUSH)
-        announce = bool(call.header.flags & Flag.LEASED)
-        self._client.submit(call, self._parts(unique, rows, announce=announce))
+        self._client.submit(call, self._parts(unique, rows, announce=self._announces(call)))
         return Future(self._client, call, None, None)
 
     def push_pull(self, keys: ArrayLike, values: ArrayLike) -> Future:
@@ -190,10 +213,10 @@ class SparseTable(Table):
             raise InputError(
                 f"push_pull to table {self.name} with repeated keys", "push and pull apart"
             )
+        rows = self._limited(rows)
         out = self._out(None, len(wanted))
         call = self._write(Op.PUSH_PULL, out)
-        announce = bool(call.header.flags & Flag.LEASED)
-        self._client.submit(call, self._parts(wanted, rows, announce=announce))
+        self._client.submit(call, self._parts(wanted, rows, announce=self._announces(call)))
         return Future(self._client, call, out, self._shape(len(wanted)))
 
     def assign(self, keys: ArrayLike, values: ArrayLike) -> Future:
@@ -204,8 +227,7 @@ class SparseTable(Table):
             wanted, last = np.unique(wanted[::-1], return_index=True)
             rows = np.ascontiguousarray(rows[::-1][last])
         call = self._write(Op.ASSIGN)
-        announce = bool(call.header.flags & Flag.LEASED)
-        self._client.submit(call, self._parts(wanted, rows, announce=announce))
+        self._client.submit(call, self._parts(wanted, rows, announce=self._announces(call)))
         return Future(self._client, call, None, None)
 
     def contains(self, keys: ArrayLike) -> Future:
@@ -342,14 +364,16 @@ class DenseTable(Table):
             raise InputError(
                 f"values for table {self.name} have shape {sent.shape}", f"they need {shape}"
             )
+        if op == Op.PUSH:
+            sent = self._limited(sent)
         call = self._write(op, flags=kind_of(self.spec, ranges=rows is not None))
         router = self._client.router
         flat = sent.reshape(-1)
         if rows is None:
             self._client.submit(call, router.dense(self.spec, flat))
         else:
-            announce = bool(call.header.flags & Flag.LEASED)
-            self._client.submit(call, router.ranges(self.spec, first, end, flat, announce=announce))
+            parts = router.ranges(self.spec, first, end, flat, announce=self._announces(call))
+            self._client.submit(call, parts)
         return Future(self._client, call, None, None)
 
     def _range(self, rows: tuple[int, int] | None) -> tuple[int, int, tuple[int, ...]]:
