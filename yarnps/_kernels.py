@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _intrinsic
+
+intrinsic: Any = _intrinsic  # it gives the function another signature, which stubs do not say
 
 
 def _import_without_scipy() -> None:
@@ -153,7 +155,10 @@ def pointer(_context, address):  # type: ignore[no-untyped-def]
     return numba.types.voidptr(numba.types.int64), code
 
 
+_carray: Any = numba.carray  # type: ignore[attr-defined]
+
+
 @inlined
 def row_at(address, width, like):  # type: ignore[no-untyped-def]
     """The `width` numbers at an address, of the dtype of the array `like`."""
-    return numba.carray(pointer(address), (width,), like.dtype)
+    return _carray(pointer(address), (width,), like.dtype)

@@ -121,7 +121,7 @@ class _Run(NamedTuple):
     places: list[int]
     sections: Sections
     first: int
-    count: int
+    rows: int
 
 
 def _runs_of(

@@ -126,7 +126,7 @@ class Segments:
         """Forget all rows."""
         # One slot that nobody takes: a segment without memory of its own.
         empty = _block(1, self._row_bytes // 4)
-        self._blocks = [empty] * self._count
+        self._blocks: list[Block] = [empty] * self._count
         self._sizes = np.ones(self._count, np.int64)
         self._limits = np.zeros(self._count, np.int64)
         self._tags_at = np.full(self._count, empty.tags.ctypes.data, np.int64)
@@ -145,7 +145,7 @@ class Segments:
 
     def block(self, shard: int) -> Block:
         """The memory of a shard's rows."""
-        return self._blocks[self._places[shard]]
+        return self._blocks[int(self._places[shard])]
 
     def stamps(self, block: Block) -> NDArray[np.uint32]:
         """The clocks at which the rows of a block were used last."""

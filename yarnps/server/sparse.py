@@ -372,11 +372,11 @@ class SparseTable:
         seen = np.empty((len(counts), 1), np.uint32)
         updates.gather(counts, seen)
         seen += 1
-        enough = seen[:, 0] >= self.spec.admit
+        enough: Bools = seen[:, 0] >= self.spec.admit
         there = counts != candidates.none
         # A key that is admitted needs no count any more; its slot goes when the segment moves.
         candidates.write(counts[there], np.where(enough, np.uint32(0), seen[:, 0])[there])
-        admitted = ~absent
+        admitted: Bools = ~absent
         admitted[absent] = enough
         return admitted
 

@@ -137,7 +137,8 @@ class Table:
         norm = float(np.sqrt(np.square(values, dtype=np.float64).sum()))
         if not limit < norm < np.inf:
             return values
-        return values * self._dtype.type(limit / norm)
+        limited: NDArray[Any] = values * self._dtype.type(limit / norm)
+        return limited
 
     def size(self) -> Future:
         """Rows on all servers (dense: elements). The answer is an int64 array of one number."""
