@@ -185,7 +185,7 @@ class SparseTable(Table):
         self._client.submit(call, self._parts(wanted, None))
         return Future(self._client, call, rows, self._shape(len(wanted)))
 
-    def push(self, keys: ArrayLike, values: ArrayLike) -> Future:
+    def push(self, keys: ArrayLike, values: ArrayLike, *, distinct: bool = False) -> Future:
         """Send gradients (for an `Add` table: what to add).
 
         Parameters
@@ -193,6 +193,9 @@ class SparseTable(Table):
         keys : array-like of int64, shape (n,)
             A repeated key counts as one whose values are the sum.
         values : array-like, shape (n,) when dim is 1, otherwise (n, dim)
+        distinct : bool
+            No key is repeated, says the caller: nobody looks then. What a repeated one would do is
+            not defined. Only worth it for keys that are not in increasing order.
 
         Returns
         -------
@@ -200,7 +203,7 @@ class SparseTable(Table):
             Done when every server has applied it. Inside ``with batch:`` nobody needs to wait:
             the end of the block does.
         """
-        unique, rows = self._summed(keys, values)
+        unique, rows = self._summed(keys, values, distinct)
         rows = self._limited(rows)
         call = self._write(Op.PUSH)
         self._client.submit(call, self._parts(unique, rows, announce=self._announces(call)))
@@ -291,11 +294,13 @@ class SparseTable(Table):
             )
         return rows.reshape(count, self.spec.dim)
 
-    def _summed(self, keys: ArrayLike, values: ArrayLike) -> tuple[Int64s, NDArray[Any]]:
-        """Each key once, in order, with the sum of its rows."""
+    def _summed(
+        self, keys: ArrayLike, values: ArrayLike, distinct: bool
+    ) -> tuple[Int64s, NDArray[Any]]:
+        """Each key once, with the sum of its rows."""
         wanted = self._keys(keys)
         rows = self._rows(values, len(wanted))
-        if strictly_increasing(wanted):
+        if distinct or strictly_increasing(wanted):
             return wanted, rows
         unique, places = np.unique(wanted, return_inverse=True)
         summed = np.zeros((len(unique), self.spec.dim), self._dtype)
