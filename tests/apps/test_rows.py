@@ -55,7 +55,9 @@ def assert_by_appearance(found: Features, keys: Ints, first: int = 0) -> None:
 
 def test_one_batch_leaves_nothing_for_the_next() -> None:
     unique = Uniquer()
-    for seed, (count, different) in enumerate([(3000, 2900), (40, 9), (3000, 5), (60_000, 9000), (50_000, 49_000)]):
+    for seed, (count, different) in enumerate(
+        [(3000, 2900), (40, 9), (3000, 5), (60_000, 9000), (50_000, 49_000)]
+    ):
         keys = drawn(seed, count, different)
         assert_by_appearance(unique(keys), keys)
 
