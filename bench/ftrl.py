@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -25,7 +24,7 @@ import sys
 import tempfile
 import time
 import venv
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -76,11 +75,12 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Run:
-    """One pass over the rows."""
+    """One pass over the rows; `parts`: processor seconds by kind of process."""
 
     seconds: float
     cpu: float
     auc: float
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------------- the peer
@@ -145,23 +145,30 @@ def run_ours(made: Made, folder: Path, batch_rows: int) -> Run:
     if status.outcome.state != "SUCCEEDED":
         raise SystemExit(f"ftrl: the job ended as {status.outcome.state}: {status.outcome.cause}")
     begun, ended = _training(application)
-    used = _at(samples, ended) - _at(samples, begun)
-    return Run(ended - begun, used, status.metrics["test_auc"])
+    first, last = _at(samples, begun), _at(samples, ended)
+    used = {kind: seconds - first.get(kind, 0.0) for kind, seconds in last.items()}
+    return Run(ended - begun, sum(used.values()), status.metrics["test_auc"], used)
 
 
-def _watch(watched: Watched) -> list[tuple[float, float]]:
-    """Until the job has ended: (time, processor seconds of all its processes so far)."""
-    samples: list[tuple[float, float]] = []
-    pids: list[int] = []
+Sample = tuple[float, dict[str, float]]
+
+
+def _watch(watched: Watched) -> list[Sample]:
+    """Until the job has ended: (time, processor seconds of its processes so far, by kind)."""
+    samples: list[Sample] = []
+    found: list[processes.Found] = []
     roles = False
     deadline = time.monotonic() + LIMIT_S
     next_look = 0.0
     while time.monotonic() < deadline:
         if not roles:
             found = list(processes.of_application(watched.application))
-            pids = [process.pid for process in found]
             roles = {p.role for p in found if p.kind == "role"} == {"worker", "server"}
-        samples.append((time.time(), sum(cpu_seconds(pid) for pid in pids)))
+        used: dict[str, float] = {}
+        for process in found:
+            kind = process.role if process.kind == "role" else process.kind
+            used[kind] = used.get(kind, 0.0) + cpu_seconds(process.pid)
+        samples.append((time.time(), used))
         if time.monotonic() >= next_look:
             next_look = time.monotonic() + 0.5
             watched.look()
@@ -172,7 +179,7 @@ def _watch(watched: Watched) -> list[tuple[float, float]]:
     raise SystemExit(f"ftrl: {watched.application} does not end")
 
 
-def _at(samples: list[tuple[float, float]], when: float) -> float:
+def _at(samples: list[Sample], when: float) -> dict[str, float]:
     return min(samples, key=lambda sample: abs(sample[0] - when))[1]
 
 
@@ -217,6 +224,8 @@ def main() -> int:
         show(f"{name}_rows", [options.rows / run.seconds for run in runs], "rows/s")
         show(f"{name}_rows_per_cpu", [options.rows / run.cpu for run in runs], "rows/CPU-s")
         show(f"{name}_auc", [run.auc for run in runs], f"(ceiling {made.ceiling:.4f})")
+    for kind in sorted({kind for run in ours for kind in run.parts}):
+        show(f"ftrl_cpu_{kind}", [run.parts.get(kind, 0.0) for run in ours], "CPU-s")
     pairs = list(zip(ours, peers, strict=True))
     show("ftrl_over_vw_per_cpu", [peer.cpu / run.cpu for run, peer in pairs], "ratio")
     show("ftrl_over_vw", [peer.seconds / run.seconds for run, peer in pairs], "ratio")

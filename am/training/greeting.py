@@ -7,7 +7,6 @@ from yarnps.am.training.crew import RoleProcess
 from yarnps.am.training.cuts import NO_CUT, Manifest
 from yarnps.protocol import control_pb2 as pb
 
-
 # glibc gives memory of this size and below back to the system only when this much of it lies idle.
 # By default a batch's arrays would be given back and asked for again with every batch, and the
 # system clears each page anew: up to half of a worker's time.
