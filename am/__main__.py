@@ -40,7 +40,8 @@ def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
         raise ValueError("this job file has no yarnps block")
     home = os.environ.get("YARNPS_JOB_DIR") or job.block.job_dir
     address = home or f"{home_address().rstrip('/')}/.yarnps/{cluster.application}"
-    model = job.block.model.path or f"{address}/model"
+    native = job.block.runtime == "native"
+    model = job.block.model.path or (f"{address}/model" if native else "")
     names = {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "app": cluster.application,
@@ -53,9 +54,10 @@ def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
         application=cluster.application,
         attempt=cluster.attempt,
         job_dir=address,
-        model=full_address(model),
+        model=full_address(model) if model else "",
         secret=(folder / ".skein.pem").read_bytes(),
         version=VERSION,
+        cluster=cluster.name,
     )
 
 

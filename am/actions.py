@@ -82,13 +82,53 @@ class Log:
 
 
 @dataclass(frozen=True)
+class OpenPort:
+    """Listen for the next ps-lite node of a rank; answered by `inputs.PortOpened`."""
+
+    role: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class ClosePort:
+    """A ps-lite node is gone: neither listen nor send to it any more."""
+
+    role: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class SendNode:
+    """Send a message to a ps-lite node, which listens at `host` and `port`."""
+
+    role: str
+    rank: int
+    host: str
+    port: int
+    message: bytes
+
+
+@dataclass(frozen=True)
 class End:
     """The job has ended."""
 
     outcome: Outcome
 
 
-Action = Ask | GiveBack | Tell | Refuse | WriteManifest | DeleteCuts | Publish | Log | End
+Action = (
+    Ask
+    | GiveBack
+    | Tell
+    | Refuse
+    | WriteManifest
+    | DeleteCuts
+    | Publish
+    | OpenPort
+    | ClosePort
+    | SendNode
+    | Log
+    | End
+)
 
 
 def tell_role(container: str, process: int, message: pb.ToRole) -> Tell:

@@ -22,6 +22,7 @@ class Config:
     model: str  # address of the model's folder
     secret: bytes
     version: str
+    cluster: str = "local"
 
     @property
     def block(self) -> Block:

@@ -140,6 +140,34 @@ class KillOrdered:
     reason: str
 
 
+@dataclass(frozen=True)
+class PortOpened:
+    """A port for the next ps-lite node of a rank is open."""
+
+    role: str
+    rank: int
+    port: int
+
+
+@dataclass(frozen=True)
+class PortLost:
+    """The port that a running ps-lite node was told of cannot be opened again."""
+
+    role: str
+    rank: int
+    error: str
+
+
+@dataclass(frozen=True)
+class NodeSaid:
+    """A message has come to the port of a ps-lite node. `sender`: the node's zmq identity."""
+
+    role: str
+    rank: int
+    sender: bytes
+    message: bytes
+
+
 Input = (
     Started
     | Listed
@@ -156,6 +184,9 @@ Input = (
     | ManifestWritten
     | Published
     | KillOrdered
+    | PortOpened
+    | PortLost
+    | NodeSaid
 )
 
 _KINDS: dict[str, Any] = {
@@ -176,6 +207,9 @@ _KINDS: dict[str, Any] = {
         ManifestWritten,
         Published,
         KillOrdered,
+        PortOpened,
+        PortLost,
+        NodeSaid,
         ContainerInfo,
         Expiry,
     )
@@ -187,6 +221,8 @@ def encode(value: Any) -> Any:
     if isinstance(value, Message):
         data = base64.b64encode(value.SerializeToString()).decode()
         return {"pb": type(value).__name__, "data": data}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, Expiry):
         return {"is": "Expiry", **value._asdict()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -201,6 +237,8 @@ def decode(data: Any) -> Any:
     """The inverse of `encode`."""
     if not isinstance(data, dict):
         return data
+    if "bytes" in data:
+        return base64.b64decode(data["bytes"])
     if "pb" in data:
         return getattr(pb, data["pb"]).FromString(base64.b64decode(data["data"]))
     if "tuple" in data:

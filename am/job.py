@@ -7,12 +7,13 @@ ApplicationMaster comes back after its process has died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, Ask, End, GiveBack, Log, Refuse, Tell
 from yarnps.am.config import Config
+from yarnps.am.programs.dmlc import Dmlc
 from yarnps.am.resources import outcome as rule
 from yarnps.am.resources.decisions import (
     Decision,
@@ -26,6 +27,7 @@ from yarnps.am.resources.decisions import (
     RolePlan,
     Settings,
     StartProcess,
+    StopProcess,
     Up,
     Work,
 )
@@ -37,12 +39,14 @@ from yarnps.am.training.roles import Training
 from yarnps.causes import Cause
 from yarnps.data import Split
 from yarnps.protocol import control_pb2 as pb
-from yarnps.spec import Role
+from yarnps.pslite.wire import is_heartbeat
+from yarnps.spec import Block, Role
 from yarnps.status import Outcome
 
 HEARTBEAT_LEAST_S = 1.0
 CONTAINERS_PER_HEARTBEAT_S = 1000
 RESTARTS_PER_MINUTE = 3
+STOP_GRACE_S = 5.0  # of a program that is ended to be started again
 
 # Programs may do something of their own after the data has ended; then the job ends without them.
 PROGRAM_END_LIMIT_S = 600.0
@@ -68,11 +72,15 @@ class JobMachine:
         )
         settings = Settings(config.version, config.derived("nonces"), limits)
         roles = {"server": config.server, "worker": config.worker}
-        plans = {name: _plan(role, block.retry_memory) for name, role in roles.items()}
+        plans = {name: _plan(role, block) for name, role in roles.items()}
         self.members = Members(plans, settings)
         self._rules = {n: RoleRule(r.instances, r.allow_failures) for n, r in roles.items()}
         # One list, in the order in which things happened: the outcome rule takes the first.
         self._failures = self.training.course.failures
+        # Of a runtime that is not ours; the training side has nothing to do then.
+        self.programs = (
+            Dmlc(config, self.members, self._failures) if block.runtime == "dmlc" else None
+        )
         self._waiting_reason = ""
         self._killed: Killed | None = None
         self._over_since: float | None = None
@@ -92,6 +100,9 @@ class JobMachine:
             i.ManifestWritten: self._on_manifest_written,
             i.Published: self._on_published,
             i.KillOrdered: self._on_kill_ordered,
+            i.PortOpened: self._on_port_opened,
+            i.PortLost: self._on_port_lost,
+            i.NodeSaid: self._on_node_said,
         }
 
     def handle(self, event: i.Input, now: float) -> list[Action]:
@@ -111,7 +122,7 @@ class JobMachine:
             if kind == "role":
                 kind = event.message.role.message.WhichOneof("kind")
             return kind not in _FIGURES
-        return True
+        return not (isinstance(event, i.NodeSaid) and is_heartbeat(event.message))
 
     # ------------------------------------------------------------ inputs: the job
 
@@ -218,13 +229,19 @@ class JobMachine:
 
     def _role_exited(self, event: i.AgentSaid, exited: pb.RoleExited, now: float) -> list[Action]:
         member = self.training.crew.get(exited.incarnation.id)
-        work = Work(
-            asked=member.asked if member else True,
-            rows=member.rows if member else 0,
-            input_left=not self.training.course.over,
-        )
+        who = self.members.rank_of(event.container)
+        if self.programs is not None and who is not None:
+            work = self.programs.work(*who)
+        else:
+            work = Work(
+                asked=member.asked if member else True,
+                rows=member.rows if member else 0,
+                input_left=not self.training.course.over,
+            )
         decisions = self.members.role_exited(event.container, exited, now, work, event.peak)
         out = self._carry_out(decisions, now)
+        if self.programs is not None and who is not None and self.members.is_finished(*who):
+            out += self.programs.ended_well(*who, now)
         # A program that ended well is no death for the members; the training forgets it as well.
         return out + self._gone([exited.incarnation.id], now)
 
@@ -247,6 +264,28 @@ class JobMachine:
                 out += self._carry_out(self.members.finished(member.role, member.rank, now), now)
             return out
         return out + self.training.said(member, says.message, now)
+
+    # ------------------------------------------------------------ inputs: nodes of ps-lite
+
+    def _on_port_opened(self, event: i.PortOpened, now: float) -> list[Action]:
+        return self.programs.port_opened(event) if self.programs is not None else []
+
+    def _on_port_lost(self, event: i.PortLost, now: float) -> list[Action]:
+        text = f"the port of {event.role} {event.rank} is lost: {event.error}"
+        return self._carry_out(self.members.lost_touch(event.role, event.rank, text, now), now)
+
+    def _on_node_said(self, event: i.NodeSaid, now: float) -> list[Action]:
+        if self.programs is None:
+            return []
+        out = self.programs.heard(event, now)
+        return out + self._joined(event.role, event.rank, now)
+
+    def _joined(self, role: str, rank: int, now: float) -> list[Action]:
+        """A node that has joined is up: by way of its agent and of its port, in any order."""
+        if self.programs is None or not self.programs.has_joined(role, rank):
+            return []
+        container = self.members.place_of(role, rank).container
+        return self._carry_out(self.members.said_hello(container, 0, now), now)
 
     # ------------------------------------------------------------ inputs: time
 
@@ -276,25 +315,33 @@ class JobMachine:
             member = training.crew.get(worker)
             if member is not None:
                 out.append(Expiry("stuck", member.role, member.rank, member.container))
-        return out
+        return out + (self.programs.overdue(now) if self.programs is not None else [])
 
     # ------------------------------------------------------------ decisions into actions
 
-    def _carry_out(self, decisions: Iterable[Decision], now: float) -> list[Action]:
+    def _carry_out(self, decisions: Sequence[Decision], now: float) -> list[Action]:
         out: list[Action] = []
+        lost = {(d.role, d.rank) for d in decisions if isinstance(d, GaveUp)}
         for decision in decisions:
             if isinstance(decision, Request):
                 retry = decision.retry_memory
                 out.append(Ask(decision.role, decision.nonce, dict(decision.env), retry))
             elif isinstance(decision, Release):
                 out.append(GiveBack(decision.container, decision.text, decision.polite))
+            elif isinstance(decision, StopProcess):
+                stop = pb.StopRole(reason=decision.text, grace_s=STOP_GRACE_S)
+                out.append(Tell(decision.container, pb.ToAgent(stop=stop)))
+            elif isinstance(decision, StartProcess) and self.programs is not None:
+                out += self.programs.start(decision)
             elif isinstance(decision, StartProcess):
                 start = start_message(self.config, decision.role, decision.processes)
                 out.append(Tell(decision.container, pb.ToAgent(start=start)))
             elif isinstance(decision, Up):
-                out += self._up(decision)
+                out += self._up(decision, now)
             elif isinstance(decision, Died):
                 out += self._died(decision, now)
+                if (decision.role, decision.rank) not in lost:
+                    out += self._programs_died(decision, now)
             elif isinstance(decision, GaveUp):
                 out += self._gave_up(decision)
             elif isinstance(decision, Note):
@@ -302,7 +349,7 @@ class JobMachine:
                 out.append(Log("note", note.text, note.role, note.rank, note.container))
         return out
 
-    def _up(self, up: Up) -> list[Action]:
+    def _up(self, up: Up, now: float) -> list[Action]:
         one = up.incarnation
         member = RoleProcess(
             id=one.id,
@@ -318,7 +365,7 @@ class JobMachine:
         )
         text = f"{member.name} has started on {up.node}"
         self.training.up(member)
-        return [member.log("up", text)]
+        return [member.log("up", text), *self._joined(up.role, up.rank, now)]
 
     def _died(self, died: Died, now: float) -> list[Action]:
         then = "restarted in its container" if died.restarting_in_place else "a new container"
@@ -334,6 +381,13 @@ class JobMachine:
             data={"cause": died.cause.value, "charged": died.charged, "then": then},
         )
         return [log, *self._gone([one.id for one in died.incarnations], now)]
+
+    def _programs_died(self, died: Died, now: float) -> list[Action]:
+        """What the death of one program means for the others."""
+        if self.programs is None or self.outcome is not None:
+            return []
+        out, decisions = self.programs.died(died, now)
+        return out + self._carry_out(decisions, now)
 
     def _nth_of(self, died: Died) -> int | None:
         """Which start of the rank has died, where it got so far."""
@@ -362,8 +416,8 @@ class JobMachine:
             self._over_since = now
         facts = rule.Facts(
             roles=self._rules,
-            plan_ended=course.over and self._workers_done(now),
-            model_in_place=course.model_written,
+            plan_ended=self._all_done(now),
+            model_in_place=course.model_written or self.programs is not None,
             skipped_splits=len(course.ledger.skipped) if course.ledger else 0,
             killed=self._killed,
             failures=tuple(self._failures),
@@ -377,6 +431,12 @@ class JobMachine:
         out: list[Action] = [Log("end", text, data={"cause": self.outcome.cause_code})]
         out += self._carry_out(self.members.shutdown("the job has ended"), now)
         return [*out, End(self.outcome)]
+
+    def _all_done(self, now: float) -> bool:
+        """Whether the plan is at its end, and the programs are."""
+        if self.programs is not None:
+            return self.programs.over(now)
+        return self.training.course.over and self._workers_done(now)
 
     def _workers_done(self, now: float) -> bool:
         """Whether every worker's program has ended, or has had its time."""
@@ -393,6 +453,7 @@ class JobMachine:
             "started": self.started,
             "members": self.members.snapshot(),
             "training": self.training.snapshot(),
+            "programs": self.programs.snapshot() if self.programs is not None else None,
             "failures": [_failure_dict(f) for f in self._failures],
             "over_since": self._over_since,
             "killed": self._killed.text if self._killed else None,
@@ -403,6 +464,8 @@ class JobMachine:
         self.started = data["started"]
         self.members.restore(data["members"])
         self.training.restore(data["training"])
+        if self.programs is not None:
+            self.programs.restore(data["programs"])
         self._failures[:] = [
             Failure(**{**item, "cause": Cause(item["cause"])}) for item in data["failures"]
         ]
@@ -414,8 +477,13 @@ def _failure_dict(failure: Failure) -> dict[str, Any]:
     return {**vars(failure), "cause": failure.cause.value}
 
 
-def _plan(role: Role, retry_memory: float | None) -> RolePlan:
+def _plan(role: Role, block: Block) -> RolePlan:
     """What the members need to know of a role."""
+    retry_memory, ours = block.retry_memory, block.runtime == "native"
+    if ours:
+        joins = "has not called yarnps.connect()"
+    else:
+        joins = "has not joined the others"
     return RolePlan(
         instances=role.instances,
         processes=role.processes,
@@ -423,5 +491,8 @@ def _plan(role: Role, retry_memory: float | None) -> RolePlan:
         allow_failures=role.allow_failures,
         memory=role.memory,
         retry_memory=round(role.memory * retry_memory) if retry_memory else None,
-        own_program=role.name == "server" or not role.script,
+        own_program=ours and (role.name == "server" or not role.script),
+        by_order=not ours,
+        needed=not ours and (role.name == "server" or block.dmlc.restart != "worker"),
+        joins=joins,
     )

@@ -26,6 +26,7 @@ class Cause(str, Enum):
     SILENT = "silent"  # not heard of for too long
     SCRIPT = "script"  # an exception in the user's program
     NO_INPUT_READ = "no_input_read"  # a worker ended well without having asked for its input
+    NOT_JOINED = "not_joined"  # a ps-lite program ended well without having met the others
     DATA = "data"  # records that do not parse, a file that changed or cannot be read
     INPUT = "input"  # the job file or the options are wrong
     START_TIMEOUT = "start_timeout"
@@ -57,6 +58,7 @@ RETRY_HELPS: dict[Cause, bool | None] = {
     Cause.ENVIRONMENT: False,
     Cause.SCRIPT: False,
     Cause.NO_INPUT_READ: False,
+    Cause.NOT_JOINED: False,
     Cause.DATA: False,
     Cause.INPUT: False,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from yarnps.am.resources.decode import Ending
 from yarnps.causes import Cause
 
 
@@ -55,6 +56,16 @@ class StartProcess:
     role: str
     rank: int
     processes: int
+
+
+@dataclass(frozen=True)
+class StopProcess:
+    """Tell the agent of `container` to end the role's processes; they are started again then."""
+
+    container: str
+    role: str
+    rank: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ class Note:
     container: str = ""
 
 
-Decision = Request | Release | StartProcess | Up | Died | GaveUp | Note
+Decision = Request | Release | StartProcess | StopProcess | Up | Died | GaveUp | Note
 
 
 @dataclass(frozen=True)
@@ -123,7 +134,8 @@ class Registration:
 class Expiry(NamedTuple):
     """A limit that has run out; an input of its own, so that a journal can hold it."""
 
-    kind: str  # ask, silence, node, register, process, hello, up; from the shell: frozen, stuck
+    # ask, silence, node, register, process, hello, up; from the shell: frozen, stuck, barrier
+    kind: str
     role: str
     rank: int
     container: str
@@ -131,11 +143,15 @@ class Expiry(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What the training side knows of a worker when its program ends with exit status 0."""
+    """What the training side knows of a program that ends."""
 
     asked: bool = True  # it has asked for input at least once
     rows: int = 0  # it has committed so many
     input_left: bool = False  # training is not at its end
+    # Of runtimes whose programs know of no input and end by themselves, servers too:
+    by_itself: bool = False  # exit status 0 is a good end, unless there is …
+    complaint: Ending | None = None
+    needless: bool = False  # nobody needs it any more: any end is a good one
 
 
 @dataclass(frozen=True)
@@ -153,6 +169,9 @@ class RolePlan:
     memory: int | None = None
     retry_memory: int | None = None  # size of the role's second service, if it has one
     own_program: bool = False
+    by_order: bool = False  # its agents start nothing again by themselves
+    needed: bool = False  # no rank of it can be done without, however long it is away
+    joins: str = "has not called yarnps.connect()"  # of one that runs and is not up, for people
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 from yarnps.am.resources import roster
 from yarnps.am.resources.deaths import Deaths
-from yarnps.am.resources.decisions import Decision, GaveUp, Limits, RolePlan, StartProcess, Up
+from yarnps.am.resources.decisions import (
+    Decision,
+    GaveUp,
+    Limits,
+    RolePlan,
+    StartProcess,
+    StopProcess,
+    Up,
+)
 from yarnps.am.resources.decode import Ending
 from yarnps.am.resources.ranks import ProcessState, Rank, Vitals
 from yarnps.am.resources.requests import Requests
@@ -52,6 +60,9 @@ class Lives:
             out += self.started(rank, incarnation, now)
             if rank.ended or rank.container != reg.container:
                 return out
+        if rank.stopping and reg.running:
+            return [*out, self._stop(rank, rank.note)]  # the order was lost
+        rank.stopping = False
         if len(reg.running) < plan.processes:
             # It was never told, or the message was lost, or the agent is restarting one.
             rank.told_at = now
@@ -135,6 +146,32 @@ class Lives:
             out.append(StartProcess(rank.container, rank.role, rank.rank, plan.processes))
         return out
 
+    def start_over(self, rank: Rank, text: str, now: float) -> list[Decision]:
+        """End a rank's program, so that it starts again with all others."""
+        if rank.phase in ("failed", "stopped"):
+            return []
+        if rank.phase == "finished":
+            out = self.let_go(rank, Cause.OUR_KILL, text)
+            self._set_deadline(rank, now)
+            return [*out, self._requests.ask(rank)]
+        if not rank.alive and rank.told_at is None:
+            return []  # it is to be started anyway
+        return [self._stop(rank, text)]
+
+    def begin_again(self, rank: Rank, gone: pb.Incarnation, now: float) -> list[Decision]:
+        """A process has ended that was ordered to; no death, also if it was faster by itself."""
+        self._set_deadline(rank, now)
+        rank.processes[gone.process] = ProcessState(gone.start, gone.id, alive=False)
+        if rank.alive:
+            return []  # others of its container are still to end
+        rank.stopping, rank.phase, rank.told_at = False, "restarting", now
+        plan = self._plans[rank.role]
+        return [StartProcess(rank.container, rank.role, rank.rank, plan.processes)]
+
+    def _stop(self, rank: Rank, text: str) -> StopProcess:
+        rank.stopping, rank.note = True, text
+        return StopProcess(rank.container, rank.role, rank.rank, text)
+
     def _set_deadline(self, rank: Rank, now: float) -> None:
         """From a death on, the rank has the start limit to be up again."""
         if rank.up_by is None:
@@ -144,7 +181,8 @@ class Lives:
         """The start limit of a rank has run out."""
         limit = self._limits.start_timeout
         others = any(r.up for r in self._ranks.values() if r.role == rank.role and r is not rank)
-        if rank.role == "worker" and rank.ever_up and others:
+        needed = self._plans[rank.role].needed
+        if rank.role == "worker" and rank.ever_up and others and not needed:
             # Others do its work meanwhile; a busy cluster is no reason to end a job that goes on.
             rank.up_by = now + limit
             return [roster.note(rank, f"not back after {limit:.0f} s: {roster.waits_for(rank)}")]

@@ -9,7 +9,7 @@ limits have run out, `expire` (the input to journal) acts on one of them; `tick`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from yarnps.am.clusters.base import ContainerInfo
 from yarnps.am.resources import decode, roster
@@ -36,8 +36,20 @@ from yarnps.status import Process
 # A longer gap between two ticks is the ApplicationMaster's own and not held against containers.
 LONGEST_TICK_S = 5.0
 
+# Who dies so often in a row under an ApplicationMaster that orders its starts gets a new container.
+AGAIN_IN_PLACE = 3
+
 # A cluster that does not take requests is asked again after 1, 2, 4 … 30 s.
 LONGEST_REFUSAL_S = 30.0
+
+
+class Place(NamedTuple):
+    """A rank's container, and the addresses of its agent and of the AM as they reach each other."""
+
+    container: str
+    address: str
+    am_host: str
+    node: str
 
 
 class Members:
@@ -57,7 +69,7 @@ class Members:
         self._requests = Requests(settings.seed, self.plans)
         self._deaths = Deaths(self.plans)
         self._ranks: dict[tuple[str, int], Rank] = {
-            (role, rank): Rank(role, rank, Budget(plan.max_restarts))
+            (role, rank): Rank(role, rank, Budget(plan.max_restarts), joins=plan.joins)
             for role, plan in self.plans.items()
             for rank in range(plan.instances)
         }
@@ -88,6 +100,21 @@ class Members:
     def give_up(self, role: str, rank: int, cause: Cause, text: str) -> list[Decision]:
         """Leave a rank out, by order of the shell."""
         return self._lives.give_up(self._ranks[role, rank], Ending(cause, text))
+
+    def start_over(self, role: str, rank: int, text: str, now: float) -> list[Decision]:
+        """A rank has died: end all others' programs and start them again, for free.
+
+        Those that are through as well. The one that died is started again by its death.
+        """
+        others = [r for r in self._ranks.values() if (r.role, r.rank) != (role, rank)]
+        return [d for other in others for d in self._lives.start_over(other, text, now)]
+
+    def lost_touch(self, role: str, rank: int, text: str, now: float) -> list[Decision]:
+        """A rank's program can reach nobody any more, by no fault of its own."""
+        member = self._ranks[role, rank]
+        if member.ended or not member.container:
+            return []
+        return self._lives.lose(member, Ending(Cause.OUR_KILL, text), now)
 
     def shutdown(self, text: str) -> list[Decision]:
         """End every container; deaths do not count from now on."""
@@ -190,6 +217,7 @@ class Members:
         if not rank.container:
             self._requests.bind(rank, reg.container)
         rank.address, rank.node = reg.address, rank.node or reg.host
+        rank.am_host = reg.am_host
         self._deaths.registered(rank.node)
         vitals = self._vitals.setdefault(rank.container, Vitals())
         vitals.connected = vitals.registered = True
@@ -269,6 +297,8 @@ class Members:
         state = rank.processes.get(exited.incarnation.process)
         if state is not None and not state.could_exit(exited.incarnation.start):
             return []  # said before, or of an incarnation that has been replaced already
+        if rank.stopping and not exited.leaving:
+            return self._lives.begin_again(rank, exited.incarnation, now)
         if exited.leaving and exited.exit_code != 0:
             return []  # preempted, over its memory, a node that stops: the cluster is about to say
         memory = Memory(self._memory_limit(rank), peak)
@@ -276,7 +306,8 @@ class Members:
         if ending is None:
             rank.end("finished")
             return self._lives.let_go(rank, Cause.OUR_KILL, "finished", polite=True)
-        if exited.restarting or exited.ordered:
+        by_us = self.plans[rank.role].by_order and rank.budget.streak < AGAIN_IN_PLACE
+        if exited.restarting or exited.ordered or (by_us and not exited.leaving):
             return self._lives.died_in_place(rank, exited, ending, now)
         return self._lives.lose(rank, ending, now)
 
@@ -367,6 +398,19 @@ class Members:
         self._closing = data["closing"]
         self._vitals.clear()
         self._ticked = None
+
+    def is_finished(self, role: str, rank: int) -> bool:
+        """Whether a rank's program is through."""
+        return self._ranks[role, rank].phase == "finished"
+
+    def all_finished(self, role: str) -> bool:
+        """Whether all programs of a role are through."""
+        return all(r.phase == "finished" for r in self._ranks.values() if r.role == role)
+
+    def place_of(self, role: str, rank: int) -> Place:
+        """Where a rank's container is."""
+        held = self._ranks[role, rank]
+        return Place(held.container, held.address, held.am_host, held.node)
 
     def _memory_limit(self, rank: Rank) -> int | None:
         plan = self.plans[rank.role]

@@ -51,17 +51,20 @@ class Rank:
     container: str = ""  # empty until the cluster or the agent has named it
     node: str = ""
     log_url: str = ""
-    address: str = ""
+    address: str = ""  # of its agent, as this job's other processes reach it
+    am_host: str = ""  # the ApplicationMaster's address, as its agent reaches it
     ask_at: float | None = None  # end of the back-off
     up_by: float | None = None  # by then all processes must have said hello
     told_at: float | None = None  # since when a process is on its way
     running_since: float | None = None
     ever_up: bool = False
+    stopping: bool = False  # its processes have been ordered to end, to be started again
     bigger: bool = False  # its container comes from the retry service
     starts: int = 0
     deaths: int = 0
     refusals: int = 0  # requests in a row that the cluster refused
     note: str = ""
+    joins: str = ""  # what one that runs and is not up has not done yet, for people
     last: list[str] = field(default_factory=lambda: ["", "", ""])  # container, node, log address
     processes: dict[int, ProcessState] = field(default_factory=dict)
 
@@ -103,8 +106,9 @@ class Rank:
         """The container is gone or given up; for people it stays the one to look at."""
         if self.container:
             self.last = [self.container, self.node, self.log_url]
-        self.nonce = self.container = self.node = self.log_url = self.address = ""
+        self.nonce = self.container = self.node = self.log_url = self.address = self.am_host = ""
         self.told_at = self.running_since = None
+        self.stopping = False
         self.processes = {}
 
     def to_dict(self) -> dict[str, Any]:

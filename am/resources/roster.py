@@ -48,12 +48,16 @@ def exit_of(
     role: str, state: ProcessState | None, exited: pb.RoleExited, memory: Memory, work: Work
 ) -> Ending | None:
     """How a process ended; None: well, and its rank is through."""
+    if work.needless:
+        return None
     if exited.ordered:
         return Ending(Cause.OUR_KILL, "ended by order of the ApplicationMaster")
     if state is not None and state.error:
         return decode.program_failed(state.error, state.traceback, user_error=state.user_error)
     if exited.exit_code != 0:
         return decode.process_ended(exited.exit_code, exited.output_tail, memory)
+    if work.by_itself:
+        return work.complaint
     if role != "worker":
         return Ending(Cause.EXIT, "its program ended with exit status 0, and nobody had told it to")
     if not work.input_left:
@@ -154,6 +158,9 @@ def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
     if kind == "frozen":
         text = f"its process has said nothing for {limits.silence:.0f} s, though its agent lives"
         return Ending(Cause.SILENT, text)
+    if kind == "barrier":
+        text = "others have waited for it at a barrier for too long (dmlc.barrier_limit)"
+        return Ending(Cause.SILENT, text)
     if kind == "stuck":
         text = f"it has work and has committed nothing for {limits.batch:.0f} s (train.batch_limit)"
         return Ending(Cause.SILENT, text)
@@ -233,7 +240,7 @@ def waits_for(rank: Rank) -> str:
         return f"its process{where} has not started"
     if rank.phase == "restarting":
         return f"its process{where} is started again: {rank.note}"
-    return f"its process{where} runs but has not called yarnps.connect()"
+    return f"its process{where} runs but {rank.joins}"
 
 
 STATES = {

@@ -27,6 +27,7 @@ from yarnps.am.shell.errands import POLITE_S, Errands
 from yarnps.am.shell.events import EventLog
 from yarnps.am.shell.journal import Journal, replay
 from yarnps.am.shell.lookout import Lookout
+from yarnps.am.shell.node_ports import NodePorts
 from yarnps.am.shell.records import Records
 from yarnps.am.shell.service import Link, Service
 from yarnps.am.shell.telemetry import Telemetry
@@ -83,6 +84,7 @@ class Shell:
         self._records = Records(config, job_dir, self.events, self.status, folder)
         self._addresses = Addresses(config, cluster, job_dir, folder)
         self._lookout = Lookout(cluster, feed=self.feed, members=lambda: self.machine.members)
+        self._nodes = NodePorts(self.feed) if config.block.runtime == "dmlc" else None
         self._errands = Errands(
             config,
             cluster,
@@ -125,7 +127,8 @@ class Shell:
             self._errands.spawn(self._return())
         else:
             self._errands.spawn(self._start())
-            self._errands.spawn(self._list_input())
+            if self.config.block.runtime == "native":
+                self._errands.spawn(self._list_input())
         self._errands.spawn(self._open_page())
 
     def recall(self) -> None:
@@ -149,6 +152,8 @@ class Shell:
     async def listen(self) -> None:
         """Open the control service; agents and clients can call from now on."""
         await self._addresses.listen(self.service)
+        if self._nodes is not None and self.machine.programs is not None:
+            self._nodes.reopen(self.machine.programs.open_ports())
 
     async def _open_page(self) -> None:
         if not self._returning:
@@ -167,7 +172,7 @@ class Shell:
         self.feed(i.Reconciled(await self._lookout.look_again()))
         if self.machine.outcome is not None:
             self._over.set()
-        elif self.machine.training.course.ledger is None:
+        elif self.config.block.runtime == "native" and self.machine.training.course.ledger is None:
             await self._list_input()
 
     async def _list_input(self) -> None:
@@ -183,6 +188,8 @@ class Shell:
         await self._agents_gone()
         await self.service.stop()
         await self._addresses.close_page()
+        if self._nodes is not None:
+            self._nodes.stop()
         # On YARN this process is ended together with the application: nothing comes after.
         state: Any = outcome.state
         await self.cluster.finish(state, diagnostics(outcome))
@@ -215,6 +222,8 @@ class Shell:
             self._log(action, now)
         elif isinstance(action, End):
             self._over.set()
+        elif self._nodes is not None and self._nodes.run(action):
+            return
         elif not isinstance(action, Refuse):  # that is read by `agent_came`, which has the stream
             self._errands.run(action)
 

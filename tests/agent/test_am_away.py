@@ -181,11 +181,12 @@ def test_the_address_is_looked_up(
     (tmp_path / "yarnps.am").write_text(now.address)
     link = _link.Link(
         settings(gone, f"file:{tmp_path}", pair, tmp_path),
-        lambda address: pb.Register(address=address),
+        lambda ends: pb.Register(address=ends.ours, am_host=ends.theirs),
         lambda event: None,
     )
     link.start()
-    assert now.session().register.address == "127.0.0.1"
+    register = now.session().register
+    assert (register.address, register.am_host) == ("127.0.0.1", "127.0.0.1")
     link.close(LIMIT_S)
     now.stop()
 
@@ -194,7 +195,7 @@ def test_another_certificate_gets_nowhere(am: FakeAM, tmp_path: Path) -> None:
     told: list[object] = []
     link = _link.Link(
         settings(am.address, "", Pair(), tmp_path),
-        lambda address: pb.Register(address=address),
+        lambda ends: pb.Register(address=ends.ours, am_host=ends.theirs),
         told.append,
     )
     link.start()

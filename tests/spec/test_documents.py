@@ -49,7 +49,7 @@ def test_the_schema_covers_the_whole_file() -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert {"name", "queue", "services", "master", "acls", "yarnps"} <= set(schema["properties"])
     definitions = schema["$defs"]
-    assert definitions["Block"]["required"] == ["data"]
+    assert definitions["Data"]["required"] == ["train"]
     for name, definition in definitions.items():
         objects = [d for d in definition.get("anyOf", [definition]) if d.get("type") == "object"]
         assert objects, name

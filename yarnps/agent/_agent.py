@@ -18,9 +18,9 @@ from google.protobuf.message import DecodeError
 from yarnps.agent._backlog import Backlog
 from yarnps.agent._guard import Guard
 from yarnps.agent._heartbeats import Heartbeats
-from yarnps.agent._link import Link, Lost, Said
+from yarnps.agent._link import Ends, Link, Lost, Said
 from yarnps.agent._role import RoleProcess
-from yarnps.agent._settings import Settings, own_python
+from yarnps.agent._settings import Settings, own_python, without
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import ChannelBroken
 from yarnps.protocol.identity import incarnation
@@ -133,7 +133,7 @@ class Agent:
 
     # ------------------------------------------------------------------ to the ApplicationMaster
 
-    def _register(self, address: str) -> pb.Register:
+    def _register(self, ends: Ends) -> pb.Register:
         s = self._settings
         return pb.Register(
             container=s.container,
@@ -141,7 +141,8 @@ class Agent:
             rank=s.rank,
             nonce=s.nonce,
             host=s.node,
-            address=address,
+            address=ends.ours,
+            am_host=ends.theirs,
             version=self._version,
             pid=os.getpid(),
             running=self._running,
@@ -245,7 +246,7 @@ class Agent:
         self._starts[process] = start + 1
         who = incarnation(s.application, s.container, process, start)
         env = {
-            **s.env,
+            **without(s.env, self._plan.unset),
             **self._plan.env,
             "YARNPS_PROCESS": str(process),
             "YARNPS_INCARNATION": str(who.id),

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -56,6 +56,13 @@ class Lost:
     reason: str
 
 
+class Ends(NamedTuple):
+    """The IP addresses of a connection to the ApplicationMaster."""
+
+    ours: str
+    theirs: str
+
+
 class _Connection:
     """One stream: what goes out is taken from a queue."""
 
@@ -77,13 +84,13 @@ class Link:
     tell
         Called with `Said` and `Lost`, from the link's thread.
     register
-        Makes the first message of a stream; it is given the local address of the connection.
+        Makes the first message of a stream; it is given the addresses of the connection.
     """
 
     def __init__(
         self,
         settings: Settings,
-        register: Callable[[str], pb.Register],
+        register: Callable[[Ends], pb.Register],
         tell: Callable[[Said | Lost], None],
     ) -> None:
         self._settings = settings
@@ -144,10 +151,10 @@ class Link:
         s = self._settings
         heard = False
         try:
-            local = local_address(self._address)
+            ends = ends_of(self._address)
             credentials = grpc.ssl_channel_credentials(s.certificate, s.key, s.certificate)
             with grpc.secure_channel(self._address, credentials, _OPTIONS) as channel:
-                connection.out.put(pb.FromAgent(register=self._register(local)))
+                connection.out.put(pb.FromAgent(register=self._register(ends)))
                 connection.call = session_call(channel)(connection.requests())
                 self._connection = connection
                 if self._closed.is_set():
@@ -165,12 +172,12 @@ class Link:
             connection.out.put(None)  # else grpc's thread waits for the next message for ever
 
 
-def local_address(address: str) -> str:
-    """The IP address by which this machine reaches ``host:port``; nothing is sent."""
+def ends_of(address: str) -> Ends:
+    """The IP addresses by which this machine and ``host:port`` reach each other; sends nothing."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     found = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)
     family, kind, protocol, _, target = found[0]
     with socket.socket(family, kind, protocol) as s:
         s.connect(target)
-        return str(s.getsockname()[0])
+        return Ends(str(s.getsockname()[0]), str(target[0]))

@@ -90,6 +90,12 @@ def kernel_cache(env: Mapping[str, str], folder: Path) -> str:
     return str((Path(local) if local else folder) / "numba")
 
 
+def without(env: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The variables but for those in `names`; a name that ends in ``*`` stands for many."""
+    stems = tuple(name[:-1] for name in names if name.endswith("*"))
+    return {k: v for k, v in env.items() if k not in names and not k.startswith(stems)}
+
+
 def own_python(command: Sequence[str]) -> list[str]:
     """The command with `@python` as its first word standing for the agent's own interpreter."""
     words = list(command)

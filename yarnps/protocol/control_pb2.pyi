@@ -33,7 +33,7 @@ class FromAgent(_message.Message):
     def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., role_started: _Optional[_Union[RoleStarted, _Mapping]] = ..., role_exited: _Optional[_Union[RoleExited, _Mapping]] = ..., role: _Optional[_Union[RoleSays, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("container", "role", "rank", "nonce", "host", "address", "version", "pid", "running", "log_dir")
+    __slots__ = ("container", "role", "rank", "nonce", "host", "address", "version", "pid", "running", "log_dir", "am_host")
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class Register(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     LOG_DIR_FIELD_NUMBER: _ClassVar[int]
+    AM_HOST_FIELD_NUMBER: _ClassVar[int]
     container: str
     role: str
     rank: int
@@ -54,7 +55,8 @@ class Register(_message.Message):
     pid: int
     running: _containers.RepeatedCompositeFieldContainer[Incarnation]
     log_dir: str
-    def __init__(self, container: _Optional[str] = ..., role: _Optional[str] = ..., rank: _Optional[int] = ..., nonce: _Optional[str] = ..., host: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ..., log_dir: _Optional[str] = ...) -> None: ...
+    am_host: str
+    def __init__(self, container: _Optional[str] = ..., role: _Optional[str] = ..., rank: _Optional[int] = ..., nonce: _Optional[str] = ..., host: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ..., log_dir: _Optional[str] = ..., am_host: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("usage",)
@@ -143,7 +145,7 @@ class HeartbeatPeriod(_message.Message):
     def __init__(self, seconds: _Optional[float] = ...) -> None: ...
 
 class StartRole(_message.Message):
-    __slots__ = ("command", "env", "processes", "restart")
+    __slots__ = ("command", "env", "processes", "restart", "unset")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -155,11 +157,13 @@ class StartRole(_message.Message):
     ENV_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     RESTART_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
     command: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.ScalarMap[str, str]
     processes: int
     restart: bool
-    def __init__(self, command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., processes: _Optional[int] = ..., restart: bool = ...) -> None: ...
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., processes: _Optional[int] = ..., restart: bool = ..., unset: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StopRole(_message.Message):
     __slots__ = ("reason", "grace_s")

@@ -116,7 +116,7 @@ class Ports:
     def _read(self, seat: Seat, router: Any) -> None:
         """Take in what has come. zmq signals changes, not states: read until there is nothing."""
         for _ in range(AT_ONCE):
-            if self._routers.get(seat) is not router:
+            if router.closed:
                 return  # closed by what the last message has led to
             if not router.getsockopt(zmq.EVENTS) & zmq.POLLIN:
                 return

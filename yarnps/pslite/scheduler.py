@@ -276,6 +276,16 @@ class Scheduler:
 
     # ------------------------------------------------------------ what it knows
 
+    @property
+    def seats(self) -> list[Seat]:
+        """All of the job."""
+        return list(self._nodes)
+
+    def homes(self) -> list[tuple[Seat, Address]]:
+        """Where the processes that have been started find the scheduler."""
+        nodes = self._nodes.items()
+        return [(seat, n.here) for seat, n in nodes if n.here is not None and not n.ended_well]
+
     def has_joined(self, seat: Seat) -> bool:
         """Whether the seat's process has registered."""
         return self._nodes[seat].address is not None

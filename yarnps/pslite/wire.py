@@ -79,6 +79,12 @@ def parse(message: bytes) -> pb.Meta | None:
         return None
 
 
+def is_heartbeat(message: bytes) -> bool:
+    """Whether a message changes nothing but the time."""
+    meta = parse(message)
+    return meta is not None and meta.control.cmd == Command.HEARTBEAT
+
+
 def role_of(node: pb.Node) -> str:
     """The role that a node says it has."""
     return next((name for name, number in _ROLES.items() if number == node.role), "scheduler")

@@ -274,7 +274,23 @@ class Network(Section):
 
     interface: Text | None = Field(
         default=None,
-        description="Network interface of the servers. Not given: the one that reaches the AM.",
+        description="Network interface of the servers; with `runtime: dmlc` of the workers, too. "
+        "Not given: the one that reaches the AM.",
+    )
+
+
+class Dmlc(Section):
+    """Programs of ps-lite (`runtime: dmlc`)."""
+
+    restart: Literal["gang", "worker", "never"] = Field(
+        default="gang",
+        description="After a death. `gang`: all programs start again, from their own checkpoint. "
+        "`worker`: a worker starts again alone, but for worker 0; only for programs that train "
+        "asynchronously, so with `sync.mode: asp`. `never`: the job ends.",
+    )
+    barrier_limit: PositiveDuration = Field(
+        default=3600.0,
+        description="Who keeps others waiting at a barrier for so long is taken for dead.",
     )
 
 
@@ -282,10 +298,12 @@ class Block(Section):
     """The `yarnps:` block."""
 
     runtime: Annotated[
-        Literal["native", "dmlc", "xgboost"], _later("dmlc", "xgboost", instead="native")
+        Literal["native", "dmlc", "xgboost"], _later("xgboost", instead="native or dmlc")
     ] = Field(
         default="native",
-        description="What the roles run. `dmlc` and `xgboost`: not in this version.",
+        description="What the roles run. `native`: yarnps' own servers, and workers that call "
+        "`yarnps.connect()`. `dmlc`: unmodified programs of ps-lite, such as MXNet's. `xgboost`: "
+        "not in this version.",
     )
     app: Text | None = Field(
         default=None,
@@ -300,7 +318,10 @@ class Block(Section):
         description="Python of the containers: `python:///path`, `venv:///path`, `conda://name`, "
         "`docker://image`, or an archive, local or in HDFS. Not given: the one that submits.",
     )
-    data: Data
+    data: Data = Field(
+        default_factory=lambda: Data.model_construct(train=()),
+        description="The input. Needed with `runtime: native`.",
+    )
     train: Train = Field(default_factory=Train)
     sync: Sync = Field(default_factory=Sync)
     server: Server = Field(default_factory=Server)
@@ -324,6 +345,7 @@ class Block(Section):
         description="After a death for lack of memory, the next container gets this many times "
         "the memory.",
     )
+    dmlc: Dmlc = Field(default_factory=Dmlc)
     network: Network = Field(default_factory=Network)
     job_dir: Text | None = Field(
         default=None,

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from yarnps._errors import Problem
 
+from . import _runtimes as runtimes
 from ._params import APPS
 from ._problems import place_of, problems_of, spoken
 from ._units import MIB, format_size, parse_size
@@ -31,7 +32,9 @@ _COLUMN_FORMATS: Final = ("csv", "parquet")
 _FORMATS: Final = ("libsvm", "text", "custom", *_COLUMN_FORMATS)
 
 
-class _Checker:
+class Checker:
+    """The plain data of a job file, and the problems that rules have found in it."""
+
     def __init__(self, data: Mapping[str, Any], places: Mapping[Path, Place]) -> None:
         self.data = data
         self.places = places
@@ -47,10 +50,12 @@ class _Checker:
         return here
 
     def mapping(self, *path: str) -> Mapping[str, Any]:
+        """The mapping at a path; an empty one when there is none."""
         value = self.get(*path)
         return value if isinstance(value, Mapping) else {}
 
     def number(self, *path: str, default: int) -> int:
+        """The whole number at a path."""
         value = self.get(*path)
         return value if isinstance(value, int) and not isinstance(value, bool) else default
 
@@ -62,26 +67,44 @@ class _Checker:
             return None
 
     def add(self, path: Path, message: str, near: str = "") -> None:
+        """Note a problem."""
         place = place_of(path, self.places)
         self.problems.append(Problem(place.line, format_path(path), message, near, place.source))
 
 
 def cross_checks(data: Mapping[str, Any], places: Mapping[Path, Place]) -> list[Problem]:
     """All problems of these rules."""
-    checker = _Checker(data, places)
+    checker = Checker(data, places)
     _dependencies(checker)
     if "yarnps" in data:
         _master(checker)
         _roles(checker)
         _scripts(checker, but=ROLE_NAMES)
-        _program(checker)
-        _input(checker)
-        _stop(checker)
-        _not_yet(checker)
+        if runtimes.native(checker):
+            _native(checker)
+        elif checker.get("yarnps", "runtime") == "dmlc":
+            runtimes.dmlc(checker)
     else:
         _plain(checker)
         _scripts(checker, but=())
     return checker.problems
+
+
+def _native(c: Checker) -> None:
+    """Rules of what yarnps' own servers and workers go by."""
+    if c.get("services", "server", "script"):
+        c.add(
+            ("services", "server", "script"),
+            "the servers' program is yarnps' own: take the script out",
+        )
+    _shards(c)
+    _program(c)
+    if isinstance(c.get("yarnps"), Mapping) and c.get("yarnps", "data") is None:
+        c.add(("yarnps", "data"), "missing: The input")
+    _input(c)
+    _stop(c)
+    _not_yet(c)
+    runtimes.only_dmlc(c)
 
 
 def params_of(app: str | None, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,19 +114,19 @@ def params_of(app: str | None, params: Mapping[str, Any]) -> dict[str, Any]:
     return APPS[app].model_validate(dict(params)).model_dump()
 
 
-def _plain(c: _Checker) -> None:
+def _plain(c: Checker) -> None:
     services = c.mapping("services")
     if not services and not c.get("master", "script"):
         c.add(("services",), "missing: at least one service, or master.script")
 
 
-def _scripts(c: _Checker, *, but: tuple[str, ...]) -> None:
+def _scripts(c: Checker, *, but: tuple[str, ...]) -> None:
     for name, service in c.mapping("services").items():
         if name not in but and isinstance(service, Mapping) and not service.get("script"):
             c.add(("services", name, "script"), "missing: the bash script of the service")
 
 
-def _dependencies(c: _Checker) -> None:
+def _dependencies(c: Checker) -> None:
     services = c.mapping("services")
     edges: dict[str, list[str]] = {}
     for name, service in services.items():
@@ -138,7 +161,7 @@ def _cycles(edges: Mapping[str, list[str]]) -> Iterator[list[str]]:
         done.update(trail)
 
 
-def _master(c: _Checker) -> None:
+def _master(c: Checker) -> None:
     if c.get("master", "script"):
         c.add(
             ("master", "script"),
@@ -161,7 +184,7 @@ def _master(c: _Checker) -> None:
                 c.add((*holder, "files", target), "yarnps itself brings a file of this name")
 
 
-def _roles(c: _Checker) -> None:
+def _roles(c: Checker) -> None:
     for role in ROLE_NAMES:
         _role(c, role)
     for name in c.mapping("services"):
@@ -172,15 +195,9 @@ def _roles(c: _Checker) -> None:
                     ("services", name, "depends"),
                     f"a service beside the job cannot wait for {role!r}: yarnps starts that itself",
                 )
-    if c.get("services", "server", "script"):
-        c.add(
-            ("services", "server", "script"),
-            "the servers' program is yarnps' own: take the script out",
-        )
-    _shards(c)
 
 
-def _role(c: _Checker, role: str) -> None:
+def _role(c: Checker, role: str) -> None:
     services = c.mapping("services")
     service = services.get(role)
     if service is None:
@@ -202,7 +219,7 @@ def _role(c: _Checker, role: str) -> None:
         )
 
 
-def _shards(c: _Checker) -> None:
+def _shards(c: Checker) -> None:
     processes = c.number("services", "server", "instances", default=1) * c.number(
         "services", "server", "resources", "vcores", default=1
     )
@@ -216,11 +233,11 @@ def _shards(c: _Checker) -> None:
         )
 
 
-def _role_memory(c: _Checker, role: str) -> None:
+def _role_memory(c: Checker, role: str) -> None:
     path = ("services", role, "resources", "memory")
     memory = c.size(*path) or 0
     vcores = c.number("services", role, "resources", "vcores", default=1)
-    processes = max(1, vcores) if role == "server" else 1
+    processes = max(1, vcores) if role == "server" and runtimes.native(c) else 1
     if 0 < memory < ROLE_MIN_BYTES:
         c.add(
             path,
@@ -235,7 +252,7 @@ def _role_memory(c: _Checker, role: str) -> None:
         )
 
 
-def _program(c: _Checker) -> None:
+def _program(c: Checker) -> None:
     app, script = c.get("yarnps", "app"), c.get("services", "worker", "script")
     params = c.get("yarnps", "params")
     if app is None and not script:
@@ -275,7 +292,7 @@ def _known() -> str:
     return ", ".join(APPS)
 
 
-def _input(c: _Checker) -> None:
+def _input(c: Checker) -> None:
     data = c.mapping("yarnps", "data")
     form = data.get("format") or "libsvm"
     if form not in _FORMATS:
@@ -302,7 +319,7 @@ def _input(c: _Checker) -> None:
             c.add((*at, "format"), "ftrl needs labels and features: expected any but text")
 
 
-def _stop(c: _Checker) -> None:
+def _stop(c: Checker) -> None:
     metric = c.get("yarnps", "stop", "metric")
     if not isinstance(metric, str):
         if c.get("yarnps", "stop", "patience") is not None and metric is None:
@@ -320,6 +337,6 @@ def _stop(c: _Checker) -> None:
         c.add(("yarnps", "stop", "metric"), f"{metric} needs test input: give data.test")
 
 
-def _not_yet(c: _Checker) -> None:
+def _not_yet(c: Checker) -> None:
     if c.get("yarnps", "server", "replicas") == 2:
         c.add(("yarnps", "server", "replicas"), "2 is not available in this version: use 1")

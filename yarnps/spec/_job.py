@@ -55,14 +55,15 @@ class Role:
     nodes: tuple[str, ...] = ()
     racks: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
+    native: bool = True  # the runtime is ours
 
     @property
     def processes(self) -> int:
         """Role processes in one container."""
-        return self.vcores if self.name == "server" else 1
+        return self.vcores if self.name == "server" and self.native else 1
 
     @classmethod
-    def from_service(cls, name: str, service: Mapping[str, Any]) -> Role:
+    def from_service(cls, name: str, service: Mapping[str, Any], *, native: bool = True) -> Role:
         """Read a role out of its (checked) service of the skein specification."""
         given = {key: value for key, value in service.items() if value is not None}
         resources = given["resources"]
@@ -78,6 +79,7 @@ class Role:
             nodes=tuple(given.get("nodes", ())),
             racks=tuple(given.get("racks", ())),
             depends=tuple(given.get("depends", ())),
+            native=native,
         )
 
 
@@ -122,6 +124,8 @@ class Job:
     def to_json(self) -> str:
         """All of it, for `from_json` in another process."""
         block = None if self.block is None else self.block.model_dump(mode="json")
+        if block is not None and not block["data"]["train"]:
+            del block["data"]  # none was given
         return json.dumps(
             {
                 "format": _FORMAT,
@@ -155,13 +159,18 @@ class Job:
             text=data["text"],
             path=data["path"],
             block=block,
-            roles=roles_of(data["skein"]) if block is not None else {},
+            roles=roles_of(data["skein"], block) if block is not None else {},
             skein=data["skein"],
             origins=tuple(Source(*entry) for entry in data["sources"]),
         )
 
 
-def roles_of(skein: Mapping[str, Any]) -> dict[str, Role]:
+def roles_of(skein: Mapping[str, Any], block: Block) -> dict[str, Role]:
     """The roles that a (checked) skein specification describes."""
     services = skein.get("services") or {}
-    return {name: Role.from_service(name, services[name]) for name in ROLES if name in services}
+    native = block.runtime == "native"
+    return {
+        name: Role.from_service(name, services[name], native=native)
+        for name in ROLES
+        if name in services
+    }

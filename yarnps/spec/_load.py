@@ -106,7 +106,7 @@ def _job(
         text=text,
         path=str(path.absolute()),
         block=block,
-        roles=roles_of(skein) if block is not None else {},
+        roles=roles_of(skein, block) if block is not None else {},
         skein=skein,
         origins=tuple(sources_of(application, block, data, places)),
     )

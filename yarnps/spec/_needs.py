@@ -190,7 +190,7 @@ def _am_warning(asks: tuple[Ask, ...], am_memory: int, containers: int) -> list[
 def _tables(job: Job) -> tuple[int, int | None]:
     """What tables may take on one server container, and what they take there at most."""
     server: Role | None = job.roles.get("server")
-    if job.block is None or server is None:
+    if job.block is None or server is None or job.block.runtime != "native":
         return 0, None
     allowed = int(server.memory * job.block.server.table_memory)
     if job.block.app != "ftrl":

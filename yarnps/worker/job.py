@@ -19,17 +19,7 @@ from yarnps._errors import InputError, YarnpsError
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import CHANNEL_FD, RoleChannel
 from yarnps.protocol.settings import EngineSettings
-from yarnps.protocol.tables import (
-    Add,
-    Clip,
-    Init,
-    NonFinite,
-    Optimizer,
-    Sgd,
-    TableSpec,
-    WhenFull,
-    Zeros,
-)
+from yarnps.protocol.tables import Add, Init, Optimizer, Sgd, TableSpec, Zeros
 from yarnps.worker.batch import Batch
 from yarnps.worker.client import Client
 from yarnps.worker.leases import Held
@@ -102,11 +92,6 @@ class Job:
         optimizer: Optimizer | None = None,
         init: Init | None = None,
         model: bool = True,
-        clip: Clip | None = None,
-        nonfinite: NonFinite = "fail",
-        when_full: WhenFull = "fail",
-        admit: int = 1,
-        expire: int | None = None,
     ) -> SparseTable:
         """A table of int64 keys, each with a row of `dim` numbers.
 
@@ -121,18 +106,6 @@ class Job:
             Values of a row before its first push; they depend on (seed, name, key) only.
         model : bool
             The table belongs to the model that the job writes.
-        clip : Clip, optional
-            Limits on gradients.
-        nonfinite : {"fail", "skip", "clip"}
-            What servers do with NaN and infinity in gradients: refuse the push, leave the row
-            out, or replace them by 0 and ``clip.value``.
-        when_full : {"fail", "ignore", "evict"}
-            What servers do with new keys when their table memory is used up: refuse the push,
-            give them no row, or forget the rows that were not pushed for the longest time.
-        admit : int
-            A key gets a row at its n-th push.
-        expire : int, optional
-            A row that was not pushed for more than so many batches (clocks) is forgotten.
 
         Raises
         ------
@@ -145,20 +118,7 @@ class Job:
         """
         return SparseTable(
             self._client,
-            self._open(
-                name,
-                "sparse",
-                (dim,),
-                dtype,
-                optimizer,
-                init,
-                model=model,
-                clip=clip,
-                nonfinite=nonfinite,
-                when_full=when_full,
-                admit=admit,
-                expire=expire,
-            ),
+            self._open(name, "sparse", (dim,), dtype, optimizer, init, model),
             self._current,
         )
 
@@ -171,24 +131,12 @@ class Job:
         optimizer: Optimizer | None = None,
         init: Init | None = None,
         model: bool = True,
-        clip: Clip | None = None,
-        nonfinite: NonFinite = "fail",
     ) -> DenseTable:
         """An array on the servers; the parameters are those of `sparse`."""
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         return DenseTable(
             self._client,
-            self._open(
-                name,
-                "dense",
-                sizes,
-                dtype,
-                optimizer,
-                init,
-                model=model,
-                clip=clip,
-                nonfinite=nonfinite,
-            ),
+            self._open(name, "dense", sizes, dtype, optimizer, init, model),
             self._current,
         )
 
@@ -200,7 +148,7 @@ class Job:
         dtype: str,
         optimizer: Optimizer | None,
         init: Init | None,
-        **policies: Any,
+        model: bool,
     ) -> TableSpec:
         spec = TableSpec(
             name=name,
@@ -210,7 +158,7 @@ class Job:
             optimizer=optimizer or Sgd(),
             init=init or Zeros(),
             seed=self.seed,
-            **policies,
+            model=model,
         )
         self._client.open(spec)
         return spec

@@ -1,0 +1,47 @@
+"""Ports for ps-lite nodes: they come back where they were when the process does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from yarnps.am import inputs as i
+from yarnps.am.actions import Action, ClosePort, OpenPort, SendNode
+from yarnps.pslite.ports import Ports
+from yarnps.pslite.wire import Address, Seat
+
+
+class NodePorts:
+    """Carries out what the state machine wants of ps-lite nodes, and feeds it what they say."""
+
+    def __init__(self, feed: Callable[[i.Input], object]) -> None:
+        self._feed = feed
+        self._ports = Ports(self._heard)
+
+    def run(self, action: Action) -> bool:
+        """Carry out an action; False: it is none of ours."""
+        if isinstance(action, OpenPort):
+            port = self._ports.open(Seat(action.role, action.rank))
+            self._feed(i.PortOpened(action.role, action.rank, port))
+        elif isinstance(action, ClosePort):
+            self._ports.close(Seat(action.role, action.rank))
+        elif isinstance(action, SendNode):
+            to = Address(action.host, action.port)
+            self._ports.send(Seat(action.role, action.rank), to, action.message)
+        else:
+            return False
+        return True
+
+    def reopen(self, known: Iterable[tuple[Seat, Address]]) -> None:
+        """Listen again on the ports that running nodes have been told of."""
+        for seat, here in known:
+            try:
+                self._ports.open(seat, here.port)
+            except OSError as error:
+                self._feed(i.PortLost(*seat, str(error)))
+
+    def stop(self) -> None:
+        """Close all; what has been sent gets a moment to arrive."""
+        self._ports.stop()
+
+    def _heard(self, seat: Seat, sender: bytes, message: bytes) -> None:
+        self._feed(i.NodeSaid(*seat, sender, message))
