@@ -26,7 +26,21 @@ if TYPE_CHECKING:
         ServerRefused,
         YarnpsError,
     )
-    from yarnps.protocol.tables import Adagrad, Add, Ftrl, Normal, Sgd, Uniform, Zeros
+    from yarnps.protocol.optimizers import (
+        Adagrad,
+        Adam,
+        AdamW,
+        Add,
+        Clip,
+        CosineDecay,
+        ExponentialDecay,
+        Ftrl,
+        RmsProp,
+        Sgd,
+        StepDecay,
+        WarmUp,
+    )
+    from yarnps.protocol.tables import Normal, Uniform, Zeros
     from yarnps.worker.batch import Batch
     from yarnps.worker.job import Job, connect
     from yarnps.worker.tables import DenseTable, Future, SparseTable
@@ -35,20 +49,28 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adagrad",
+    "Adam",
+    "AdamW",
     "Add",
     "Batch",
+    "Clip",
+    "CosineDecay",
     "DataError",
     "DenseTable",
+    "ExponentialDecay",
     "Ftrl",
     "Future",
     "InputError",
     "Job",
     "LeaseRevoked",
     "Normal",
+    "RmsProp",
     "ServerRefused",
     "Sgd",
     "SparseTable",
+    "StepDecay",
     "Uniform",
+    "WarmUp",
     "YarnpsError",
     "Zeros",
     "connect",
@@ -56,7 +78,21 @@ __all__ = [
 
 _HOMES = {
     "yarnps._errors": ("DataError", "InputError", "LeaseRevoked", "ServerRefused", "YarnpsError"),
-    "yarnps.protocol.tables": ("Adagrad", "Add", "Ftrl", "Normal", "Sgd", "Uniform", "Zeros"),
+    "yarnps.protocol.optimizers": (
+        "Adagrad",
+        "Adam",
+        "AdamW",
+        "Add",
+        "Clip",
+        "CosineDecay",
+        "ExponentialDecay",
+        "Ftrl",
+        "RmsProp",
+        "Sgd",
+        "StepDecay",
+        "WarmUp",
+    ),
+    "yarnps.protocol.tables": ("Normal", "Uniform", "Zeros"),
     "yarnps.worker.batch": ("Batch",),
     "yarnps.worker.job": ("Job", "connect"),
     "yarnps.worker.tables": ("DenseTable", "Future", "SparseTable"),

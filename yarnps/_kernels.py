@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.extending import intrinsic as _intrinsic
+
+intrinsic: Any = _intrinsic  # it gives the function another signature, which stubs do not say
 
 
 def _import_without_scipy() -> None:
@@ -140,3 +143,22 @@ def _locked(lock: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@intrinsic
+def pointer(_context, address):  # type: ignore[no-untyped-def]
+    """An address (int64) as a pointer, for `numba.carray`."""
+
+    def code(context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], context.get_value_type(numba.types.voidptr))
+
+    return numba.types.voidptr(numba.types.int64), code
+
+
+_carray: Any = numba.carray  # type: ignore[attr-defined]
+
+
+@inlined
+def row_at(address, width, like):  # type: ignore[no-untyped-def]
+    """The `width` numbers at an address, of the dtype of the array `like`."""
+    return _carray(pointer(address), (width,), like.dtype)

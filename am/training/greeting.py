@@ -7,6 +7,11 @@ from yarnps.am.training.crew import RoleProcess
 from yarnps.am.training.cuts import NO_CUT, Manifest
 from yarnps.protocol import control_pb2 as pb
 
+# glibc gives memory of this size and below back to the system only when this much of it lies idle.
+# By default a batch's arrays would be given back and asked for again with every batch, and the
+# system clears each page anew: up to half of a worker's time.
+_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": 32 << 20, "MALLOC_TRIM_THRESHOLD_": 64 << 20}
+
 
 def begin_message(
     config: Config,
@@ -62,5 +67,7 @@ def start_message(config: Config, role: str, processes: int) -> pb.StartRole:
     threads = str(config.threads(role))
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     env = {name: threads for name in names if name not in spec.env}
+    if role == "worker":
+        env |= {name: str(size) for name, size in _KEPT_MEMORY.items() if name not in spec.env}
     env["YARNPS_MEMORY"] = str(spec.memory // max(1, processes))
     return pb.StartRole(command=command, env=env, processes=processes, restart=True)

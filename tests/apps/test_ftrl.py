@@ -51,31 +51,31 @@ VALUES = np.array([1, 2, 0.5, -1], np.float32)
 
 def test_the_bias_is_a_key_of_its_own() -> None:
     inputs = Model(FtrlParams()).inputs(KEYS)
-    assert inputs.features.keys.tolist() == [BIAS, -4, 0, 9]
-    weights = np.array([0.25, 10, 100, 1000], np.float32)
+    assert inputs.features.keys.tolist() == [BIAS, 9, -4, 0]
+    weights = np.array([0.25, 1000, 10, 100], np.float32)
     scores = inputs.logits(INDPTR, VALUES, weights)
     assert scores.tolist() == [1000 + 20 + 0.25, 0.25, 500 - 100 + 0.25]
     errors = np.array([0.5, -0.25, 1.0])
-    assert inputs.gradient(INDPTR, VALUES, errors).tolist() == [1.25, 1.0, -1.0, 1.0]
+    assert inputs.gradient(INDPTR, VALUES, errors).tolist() == [1.25, 1.0, 1.0, -1.0]
 
 
 def test_without_a_bias() -> None:
     inputs = Model(FtrlParams(bias=False)).inputs(KEYS)
-    assert inputs.features.keys.tolist() == [-4, 0, 9]
-    scores = inputs.logits(INDPTR, VALUES, np.array([10, 100, 1000], np.float32))
+    assert inputs.features.keys.tolist() == [9, -4, 0]
+    scores = inputs.logits(INDPTR, VALUES, np.array([1000, 10, 100], np.float32))
     assert scores.tolist() == [1020, 0, 400]
 
 
 def test_hashed_ids_are_buckets_and_meet_in_them() -> None:
     inputs = Model(FtrlParams(hash_buckets=2)).inputs(np.arange(100, dtype=np.int64))
-    assert inputs.features.keys.tolist() == [BIAS, 0, 1]
+    assert inputs.features.keys.tolist() == [BIAS, 1, 0]
 
 
 def test_a_feature_cannot_be_the_bias() -> None:
     keys = np.array([3, BIAS], np.int64)
     with pytest.raises(DataError, match=f"feature id {BIAS} is in the input"):
         Model(FtrlParams()).inputs(keys)
-    assert Model(FtrlParams(bias=False)).inputs(keys).features.keys.tolist() == [BIAS, 3]
+    assert Model(FtrlParams(bias=False)).inputs(keys).features.keys.tolist() == [3, BIAS]
     hashed = Model(FtrlParams(hash_buckets=10)).inputs(keys).features.keys
     assert hashed[0] == BIAS and (hashed[1:] >= 0).all()
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from yarnps.apps._rows import Uniquer, bucketed, gradient, logits
+from yarnps.apps._rows import Features, Uniquer, bucketed, gradient, logits
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 Ints = npt.NDArray[np.int64]
@@ -31,23 +31,35 @@ KEYS = {
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_distinct_keys_are_those_of_numpy(name: str) -> None:
+def test_distinct_keys_in_the_order_of_appearance(name: str) -> None:
     keys = KEYS[name]
     found = Uniquer()(keys)
-    expected, places = np.unique(keys, return_inverse=True)
     assert found.keys.dtype == np.int64 and found.places.dtype == np.int32
-    np.testing.assert_array_equal(found.keys, expected)
-    np.testing.assert_array_equal(found.places, places)
+    assert_by_appearance(found, keys)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_that_is_first_whatever_comes(name: str) -> None:
+    keys = KEYS[name]
+    found = Uniquer()(keys, first=LOWEST)
+    assert_by_appearance(found, np.concatenate([[LOWEST], keys]), first=1)
+    assert (found.places == 0).sum() == (keys == LOWEST).sum()
+
+
+def assert_by_appearance(found: Features, keys: Ints, first: int = 0) -> None:
+    """Each key once, in the order of appearance; `first` entries are not in the batch."""
+    expected = list(dict.fromkeys(keys.tolist()))
+    assert found.keys.tolist() == expected
+    np.testing.assert_array_equal(found.keys[found.places], keys[first:])
 
 
 def test_one_batch_leaves_nothing_for_the_next() -> None:
     unique = Uniquer()
-    for seed, (count, different) in enumerate([(3000, 2900), (40, 9), (3000, 5), (60_000, 9000)]):
+    for seed, (count, different) in enumerate(
+        [(3000, 2900), (40, 9), (3000, 5), (60_000, 9000), (50_000, 49_000)]
+    ):
         keys = drawn(seed, count, different)
-        expected, places = np.unique(keys, return_inverse=True)
-        found = unique(keys)
-        np.testing.assert_array_equal(found.keys, expected)
-        np.testing.assert_array_equal(found.places, places)
+        assert_by_appearance(unique(keys), keys)
 
 
 def test_buckets_are_the_same_for_ever() -> None:

@@ -77,7 +77,7 @@ def test_dense(optimizer: Any, formula: Any) -> None:
     sections = np.stack([np.arange(16), np.zeros(16)], axis=1).astype(np.uint32)
     grads = rng.normal(size=(STEPS, 150))
     for g in grads:
-        table.push(table.whole(sections), frozen(g))
+        table.push(sections, table.whole(sections), frozen(g))
     np.testing.assert_allclose(
         table.pull(table.whole(sections)), formula(grads, optimizer), rtol=1e-12, atol=1e-12
     )

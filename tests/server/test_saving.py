@@ -47,7 +47,7 @@ def filled(owned: list[int]) -> Store:
         table.push(ordered, named, frozen(grads + rng.normal()))
         stretches = dense.whole(named)
         count = sum(s.end - s.start for s in stretches)
-        dense.push(stretches, frozen(np.full(count, 0.5, np.float32)))
+        dense.push(named, stretches, frozen(np.full(count, 0.5, np.float32)))
     store.marks.record(Key(1, 2, 0), 0, np.array(owned))
     store.marks.record(Key(1, 2, 0), 4, np.array(owned[:2]))
     store.marks.close(0, [])

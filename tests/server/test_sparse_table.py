@@ -11,7 +11,8 @@ from engine_values import SHARDS, places, sorted_by_shard, sparse
 from yarnps.protocol import wire
 from yarnps.protocol.shards import frozen, shard_numbers
 from yarnps.protocol.tables import Adagrad, Add, Ftrl, Normal, Uniform
-from yarnps.server.sparse import SparseTable, TableFull
+from yarnps.server.segments import TableFull
+from yarnps.server.sparse import SparseTable
 
 
 def push(table: SparseTable, keys: Any, values: Any) -> None:
@@ -119,7 +120,7 @@ def test_a_full_table_refuses_new_rows_and_serves_the_old() -> None:
     table = SparseTable(sparse(dim=16, optimizer=Ftrl()), places())
     push(table, np.arange(200), np.ones((200, 16)))
     ordered, sections, _ = sorted_by_shard(np.arange(100_000))
-    with pytest.raises(TableFull, match="99800 new rows of table w need"):
+    with pytest.raises(TableFull, match="table w: 99800 new rows need"):
         table.push(ordered, sections, frozen(np.ones((100_000, 16), np.float32)), room=1_000_000)
     assert table.rows == 200
     ordered, sections, _ = sorted_by_shard(np.arange(200))

@@ -18,6 +18,11 @@ Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
 _FREE = -1
+# 2**64 divided by the golden ratio: the top bits of a product with it are spread evenly even for
+# keys that follow one another or share their low bits (Knuth, TAOCP 3, 6.4).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ONE = np.uint64(1)
+_LEAST_BITS = 12
 
 
 class Features(NamedTuple):
@@ -26,7 +31,7 @@ class Features(NamedTuple):
     Attributes
     ----------
     keys
-        int64, increasing: each feature once.
+        int64, each feature once, in the order in which they first appear.
     places
         int32, one for each entry of the batch: its feature is ``keys[place]``.
     """
@@ -38,25 +43,35 @@ class Features(NamedTuple):
 class Uniquer:
     """Finds the distinct keys of a batch; keeps its work space between batches.
 
-    A hash table finds them in one pass over the entries, and only the distinct ones are sorted:
-    rows share most of their features, so that is far less work than sorting the entries.
+    A hash table finds them in one pass over the entries. It is as large as the distinct keys need,
+    not the entries: rows share most of their features, so that it stays in a core's cache.
     """
 
     def __init__(self) -> None:
-        self._table = np.full(1 << 12, _FREE, np.int32)
+        self._table = np.empty(1 << _LEAST_BITS, np.int32)
 
-    def __call__(self, keys: Int64s) -> Features:
-        """The distinct keys, in order, and where each entry's key is among them."""
-        if len(self._table) < 2 * len(keys):
-            self._table = np.full(1 << (2 * len(keys) - 1).bit_length(), _FREE, np.int32)
-        numbers, found = np.empty(len(keys), np.int32), np.empty(len(keys), np.int64)
-        count = _number(_frozen(keys), self._table, numbers, found)
-        order = np.argsort(found[:count])
-        ranks = np.empty(count, np.int32)
-        ranks[order] = np.arange(count, dtype=np.int32)
-        places = np.empty(len(keys), np.int32)
-        _renumber(numbers, ranks, places)
-        return Features(found[:count][order], places)
+    def __call__(self, keys: Int64s, first: int | None = None) -> Features:
+        """The distinct keys, and where each entry's key is among them.
+
+        Parameters
+        ----------
+        keys
+            The batch's.
+        first
+                A key that comes before all others, whether an entry has it or not.
+        """
+        keys = _frozen(keys)
+        numbers, found = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int64)
+        done = count = 0
+        if first is not None:
+            found[0], count = first, 1
+        while True:
+            self._table.fill(_FREE)
+            _enter(found, count, self._table)
+            done, count = _number(keys, done, count, self._table, numbers, found)
+            if done == len(keys):
+                return Features(found[:count], numbers)
+            self._table = np.empty(4 * len(self._table), np.int32)  # it was half full
 
 
 def bucketed(keys: Int64s, buckets: int) -> Int64s:
@@ -87,36 +102,51 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @jit
-def _number(keys, table, numbers, found):  # type: ignore[no-untyped-def]
-    """Number the keys by first appearance; leaves the table as it was: all free."""
-    last = np.uint64(table.shape[0] - 1)
-    count = 0
-    for i in range(keys.shape[0]):
-        key = keys[i]
-        slot = mix(np.uint64(key)) & last
-        while table[slot] != _FREE and found[table[slot]] != key:
-            slot = (slot + np.uint64(1)) & last
-        if table[slot] == _FREE:
-            table[slot] = count
-            found[count] = key
-            count += 1
-        numbers[i] = table[slot]
-    if 8 * count > table.shape[0]:
-        table[:] = _FREE
-    else:
-        # In the reverse order of insertion every key is still where its search ends.
-        for number in range(count - 1, -1, -1):
-            slot = mix(np.uint64(found[number])) & last
-            while table[slot] != number:
-                slot = (slot + np.uint64(1)) & last
-            table[slot] = _FREE
-    return count
+def _shift(table):  # type: ignore[no-untyped-def]
+    """By how much a hash is shifted, so that its top bits are a slot."""
+    shift = np.uint64(64)
+    size = np.uint64(table.shape[0])
+    while size > _ONE:
+        size >>= _ONE
+        shift -= _ONE
+    return shift
 
 
 @jit
-def _renumber(numbers, ranks, places):  # type: ignore[no-untyped-def]
-    for i in range(numbers.shape[0]):
-        places[i] = ranks[numbers[i]]
+def _enter(found, count, table):  # type: ignore[no-untyped-def]
+    """Put keys that are all different into an empty table, each with its place."""
+    shift, last = _shift(table), np.uint64(table.shape[0] - 1)
+    for number in range(count):
+        slot = (np.uint64(found[number]) * _GOLDEN) >> shift
+        while table[slot] >= 0:
+            slot = (slot + _ONE) & last
+        table[slot] = number
+
+
+@jit
+def _number(keys, start, count, table, numbers, found):  # type: ignore[no-untyped-def]
+    """Number the keys from `start` on by their first appearance; `count` have a number already.
+
+    Stops where the table is half full. Returns the place then, and the number of distinct keys.
+    """
+    shift, last = _shift(table), np.uint64(table.shape[0] - 1)
+    most = table.shape[0] // 2
+    for i in range(np.uint64(start), np.uint64(keys.shape[0])):
+        key = keys[i]
+        slot = (np.uint64(key) * _GOLDEN) >> shift
+        number = table[slot]
+        while number >= 0 and found[np.uint64(number)] != key:
+            slot = (slot + _ONE) & last
+            number = table[slot]
+        if number < 0:
+            if count >= most:
+                return np.int64(i), count
+            number = np.int32(count)
+            table[slot] = number
+            found[np.uint64(count)] = key
+            count += 1
+        numbers[i] = number
+    return np.int64(keys.shape[0]), count
 
 
 @jit
@@ -129,8 +159,8 @@ def _bucket(keys, buckets, out):  # type: ignore[no-untyped-def]
 def _logits(indptr, places, values, weights, out):  # type: ignore[no-untyped-def]
     for row in range(indptr.shape[0] - 1):
         total = 0.0
-        for i in range(indptr[row], indptr[row + 1]):
-            total += np.float64(values[i]) * np.float64(weights[places[i]])
+        for i in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
+            total += np.float64(values[i]) * np.float64(weights[np.uint64(places[i])])
         out[row] = total
 
 
@@ -138,5 +168,5 @@ def _logits(indptr, places, values, weights, out):  # type: ignore[no-untyped-de
 def _gradient(indptr, places, values, errors, out):  # type: ignore[no-untyped-def]
     for row in range(indptr.shape[0] - 1):
         error = errors[row]
-        for i in range(indptr[row], indptr[row + 1]):
-            out[places[i]] += error * np.float64(values[i])
+        for i in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
+            out[np.uint64(places[i])] += error * np.float64(values[i])

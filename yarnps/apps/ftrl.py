@@ -39,7 +39,7 @@ class Inputs(NamedTuple):
     Attributes
     ----------
     features
-        With a bias its key is the first one, and no entry has it.
+        With a bias its key is the first one, which no entry has.
     bias
         Whether there is one.
     """
@@ -83,16 +83,15 @@ class Model:
         """
         if self._buckets is not None:
             keys = bucketed(keys, self._buckets)
-        features = self._unique(keys)
         if not self._bias:
-            return Inputs(features, False)
-        if len(features.keys) and features.keys[0] == BIAS:
+            return Inputs(self._unique(keys), False)
+        features = self._unique(keys, first=BIAS)
+        if not features.places.all():
             raise DataError(
                 f"feature id {BIAS} is in the input, and ftrl keeps the constant term under it",
                 "Give the feature another id, or set params.hash_buckets, or params.bias: false.",
             )
-        with_bias = np.concatenate([np.array([BIAS], np.int64), features.keys])
-        return Inputs(Features(with_bias, features.places + np.int32(1)), True)
+        return Inputs(features, True)
 
 
 class Labels:
@@ -147,7 +146,8 @@ def train(job: Job) -> None:
             weights = table.pull(inputs.features.keys).wait()
             scores = inputs.logits(batch.indptr, batch.values, weights)
             errors = probabilities(scores) - positive
-            table.push(inputs.features.keys, inputs.gradient(batch.indptr, batch.values, errors))
+            gradient = inputs.gradient(batch.indptr, batch.values, errors)
+            table.push(inputs.features.keys, gradient, distinct=True)
             progress.add(scores, positive)
 
 

@@ -1,4 +1,4 @@
-"""What a table is: its shape, optimizer and initial values, as both sides of the wire know it.
+"""What a table is: its shape, optimizer, initial values and policies, as both sides know it.
 
 Standard library only: a user's program names these before anything heavy is imported.
 """
@@ -7,99 +7,50 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal, get_args
 
 from yarnps._errors import InputError
+from yarnps.protocol.optimizers import (
+    OPTIMIZERS,
+    Adagrad,
+    Adam,
+    AdamW,
+    Add,
+    Clip,
+    Ftrl,
+    Optimizer,
+    RmsProp,
+    Sgd,
+    built,
+    check,
+    described,
+)
+
+__all__ = [
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Add",
+    "Clip",
+    "Ftrl",
+    "Init",
+    "NonFinite",
+    "Normal",
+    "Optimizer",
+    "RmsProp",
+    "Sgd",
+    "TableSpec",
+    "Uniform",
+    "WhenFull",
+    "Zeros",
+]
 
 Kind = Literal["sparse", "dense"]
+NonFinite = Literal["fail", "skip", "clip"]
+WhenFull = Literal["fail", "ignore", "evict"]
 
 DTYPES = ("float32", "float64")
-
-
-def _check(condition: bool, what: str, remedy: str) -> None:
-    if not condition:
-        raise InputError(what, remedy)
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """What a server does with a pushed row. Use one of the classes derived from this."""
-
-    name: ClassVar[str]
-    states: ClassVar[int]  # numbers kept per weight, the weight itself included
-
-
-@dataclass(frozen=True)
-class Add(Optimizer):
-    """``w += g``: sums and counts."""
-
-    name = "add"
-    states = 1
-
-
-@dataclass(frozen=True)
-class Sgd(Optimizer):
-    """``w -= learning_rate * g``."""
-
-    learning_rate: float = 0.01
-    name = "sgd"
-    states = 1
-
-    def __post_init__(self) -> None:
-        _check(
-            self.learning_rate > 0,
-            f"Sgd(learning_rate={self.learning_rate}) does not learn",
-            "give a learning rate above 0",
-        )
-
-
-@dataclass(frozen=True)
-class Adagrad(Optimizer):
-    """Adagrad (Duchi et al. 2011).
-
-    ``a += g²; w -= learning_rate * g / (sqrt(a) + epsilon)``, where a starts at `initial`.
-    """
-
-    learning_rate: float = 0.1
-    epsilon: float = 1e-10
-    initial: float = 0.0
-    name = "adagrad"
-    states = 2
-
-    def __post_init__(self) -> None:
-        _check(
-            self.learning_rate > 0 and self.epsilon > 0 and self.initial >= 0,
-            f"{self!r} cannot learn",
-            "give learning_rate and epsilon above 0, and initial at least 0",
-        )
-
-
-@dataclass(frozen=True)
-class Ftrl(Optimizer):
-    """FTRL-proximal with per-coordinate rates (McMahan et al. 2013, algorithm 1).
-
-    Parameters
-    ----------
-    alpha, beta
-        The learning rate of a coordinate is ``alpha / (beta + sqrt(sum of g²))``.
-    l1, l2
-        Regularisation; a weight whose ``|z| <= l1`` is exactly 0.
-    """
-
-    alpha: float = 0.1
-    beta: float = 1.0
-    l1: float = 0.0
-    l2: float = 0.0
-    name = "ftrl"
-    states = 2
-
-    def __post_init__(self) -> None:
-        _check(
-            self.alpha > 0 and min(self.beta, self.l1, self.l2) >= 0 and self.beta + self.l2 > 0,
-            f"{self!r} has no finite learning rate",
-            "give alpha above 0, the others at least 0, and beta or l2 above 0",
-        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +76,7 @@ class Uniform(Init):
     name = "uniform"
 
     def __post_init__(self) -> None:
-        _check(self.low < self.high, f"{self!r} is empty", "give low below high")
+        check(self.low < self.high, f"{self!r} is empty", "give low below high")
 
 
 @dataclass(frozen=True)
@@ -136,10 +87,9 @@ class Normal(Init):
     name = "normal"
 
     def __post_init__(self) -> None:
-        _check(self.std > 0, f"{self!r} is all zeros", "give std above 0, or use Zeros()")
+        check(self.std > 0, f"{self!r} is all zeros", "give std above 0, or use Zeros()")
 
 
-_OPTIMIZERS: dict[str, type[Optimizer]] = {kind.name: kind for kind in (Add, Sgd, Adagrad, Ftrl)}
 _INITS: dict[str, type[Init]] = {kind.name: kind for kind in (Zeros, Uniform, Normal)}
 
 
@@ -155,6 +105,20 @@ class TableSpec:
         Of the initial values.
     model
         The table belongs to the model that the job writes.
+    clip
+        Limits on gradients.
+    nonfinite
+        What is done about a gradient with NaN or infinity in it. ``fail``: the push is refused.
+        ``skip``: its rows (dense: elements) that have some are left out. ``clip``: NaN becomes 0,
+        infinity becomes ``clip.value``.
+    when_full
+        What is done about new keys when the servers' table memory is used up. ``fail``: the push
+        is refused. ``ignore``: they get no row. ``evict``: the rows that no push has touched for
+        the longest time make room.
+    admit
+        A key gets a row with the n-th push that names it; earlier ones leave no trace but a count.
+    expire
+        A row that no push has touched for more than so many clocks is forgotten.
     """
 
     name: str
@@ -165,27 +129,71 @@ class TableSpec:
     init: Init = field(default_factory=Zeros)
     seed: int = 1
     model: bool = True
+    clip: Clip | None = None
+    nonfinite: NonFinite = "fail"
+    when_full: WhenFull = "fail"
+    admit: int = 1
+    expire: int | None = None
 
     def __post_init__(self) -> None:
-        _check(
+        check(
             bool(self.name) and len(self.name) <= 200 and "/" not in self.name,
             f"a table cannot be named {self.name!r}",
             "use a name of 1 to 200 characters without a slash",
         )
-        _check(
+        check(
+            self.kind in get_args(Kind),
+            f"table {self.name}: a table is not {self.kind!r}",
+            f"use one of {', '.join(get_args(Kind))}",
+        )
+        check(
             self.dtype in DTYPES,
             f"table {self.name}: numbers of type {self.dtype} are not kept",
             f"use one of {', '.join(DTYPES)}",
         )
-        _check(
+        check(
             len(self.shape) >= 1 and all(size >= 1 for size in self.shape),
             f"table {self.name}: the shape {self.shape} is empty",
             "give sizes of at least 1",
         )
-        _check(
+        check(
             not (isinstance(self.optimizer, Ftrl) and not isinstance(self.init, Zeros)),
             f"table {self.name}: FTRL's weights follow from its sums, which start at 0",
             "leave out init, or use another optimizer",
+        )
+        self._check_policies()
+
+    def _check_policies(self) -> None:
+        check(
+            self.nonfinite in get_args(NonFinite),
+            f"table {self.name}: nonfinite={self.nonfinite!r} is not known",
+            f"use one of {', '.join(get_args(NonFinite))}",
+        )
+        check(
+            self.nonfinite != "clip" or (self.clip is not None and self.clip.value is not None),
+            f'table {self.name}: nonfinite="clip" does not say what infinity is clipped to',
+            "give clip=Clip(value=…) with it",
+        )
+        check(
+            self.when_full in get_args(WhenFull),
+            f"table {self.name}: when_full={self.when_full!r} is not known",
+            f"use one of {', '.join(get_args(WhenFull))}",
+        )
+        check(
+            1 <= self.admit < 2**32 and (self.expire is None or 1 <= self.expire < 2**32),
+            f"table {self.name}: admit={self.admit}, expire={self.expire}",
+            "give whole numbers of at least 1",
+        )
+        needs_rows = (
+            self.when_full != "fail"
+            or self.admit > 1
+            or self.expire is not None
+            or (self.clip is not None and self.clip.row_norm is not None)
+        )
+        check(
+            self.kind == "sparse" or not needs_rows,
+            f"table {self.name}: a dense table has all its rows from the start",
+            "leave out when_full, admit, expire and row_norm, or make it sparse",
         )
 
     @property
@@ -202,24 +210,27 @@ class TableSpec:
     def itemsize(self) -> int:
         return 4 if self.dtype == "float32" else 8
 
+    @property
+    def stamped(self) -> bool:
+        """Each row remembers the clock of its last push."""
+        return self.when_full == "evict" or self.expire is not None
+
     def to_json(self) -> str:
+        plain = {item.name: getattr(self, item.name) for item in fields(self)}
         return json.dumps(
             {
-                "name": self.name,
-                "kind": self.kind,
+                **plain,
                 "shape": list(self.shape),
-                "dtype": self.dtype,
-                "optimizer": {"name": self.optimizer.name, **asdict(self.optimizer)},
-                "init": {"name": self.init.name, **asdict(self.init)},
-                "seed": self.seed,
-                "model": self.model,
+                "optimizer": described(self.optimizer),
+                "init": described(self.init),
+                "clip": None if self.clip is None else asdict(self.clip),
             },
             sort_keys=True,
         )
 
     @classmethod
     def from_json(cls, text: str) -> TableSpec:
-        """The table that `to_json` described.
+        """The table that `to_json` described; what an older version did not know has its default.
 
         Raises
         ------
@@ -229,16 +240,16 @@ class TableSpec:
         try:
             data = json.loads(text)
             return cls(
-                name=str(data["name"]),
-                kind="sparse" if data["kind"] == "sparse" else "dense",
-                shape=tuple(int(size) for size in data["shape"]),
-                dtype=str(data["dtype"]),
-                optimizer=_named(_OPTIMIZERS, data["optimizer"]),
-                init=_named(_INITS, data["init"]),
-                seed=int(data["seed"]),
-                model=bool(data["model"]),
+                **{
+                    **data,
+                    "name": str(data["name"]),
+                    "shape": tuple(int(size) for size in data["shape"]),
+                    "optimizer": built(OPTIMIZERS, data["optimizer"]),
+                    "init": built(_INITS, data["init"]),
+                    "clip": Clip(**data["clip"]) if data.get("clip") else None,
+                }
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f"not the description of a table: {error!r}", "use job.sparse() or job.dense()"
             ) from error
@@ -252,8 +263,3 @@ class TableSpec:
             for key, value in mine.items()
             if theirs[key] != value
         )
-
-
-def _named(kinds: dict[str, Any], data: dict[str, Any]) -> Any:
-    settings = dict(data)
-    return kinds[settings.pop("name")](**settings)

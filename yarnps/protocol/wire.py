@@ -94,6 +94,8 @@ class Code(IntEnum):
     GATE = 13
     UNSUPPORTED = 14
     INTERNAL = 15
+    NONFINITE = 16
+    FUNCTION = 17
 
 
 class DType(IntEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ from yarnps.protocol import wire
 from yarnps.protocol.shards import Int64s, Sections, dense_bounds
 from yarnps.protocol.tables import TableSpec
 from yarnps.server import kernels
-from yarnps.server.optimizers import kernels_for
+from yarnps.server.gradients import screened
+from yarnps.server.optimizers import When, kernels_for
+from yarnps.server.segments import Losses
 from yarnps.server.sparse import initial_of, seed_of
 
 _INIT_STEP = 1 << 20  # elements initialised at a time
@@ -26,7 +29,15 @@ class Stretch(NamedTuple):
 
 
 class DenseTable:
-    """The elements of one table that belong to this server's shards, in the order of shards."""
+    """The elements of one table that belong to this server's shards, in the order of shards.
+
+    Attributes
+    ----------
+    nonfinite
+        Elements of gradients that were NaN or infinity.
+    steps
+        Pushes that each shard has applied, by place.
+    """
 
     def __init__(self, spec: TableSpec, places: NDArray[np.int64]) -> None:
         self.spec = spec
@@ -39,11 +50,18 @@ class DenseTable:
         self._local[owned] = np.cumsum(sizes[owned]) - sizes[owned]
         self._owned = owned
         self._elements = int(sizes[owned].sum())
+        self._places = places
+        # Where each owned shard's elements begin here, in the order of places.
+        self._starts = self._local[owned]
+        self.nonfinite = 0
+        self.losses = Losses()  # a dense table loses nothing
+        self.waiting = 0
         self.clear()
 
     def clear(self) -> None:
         """Every element gets its initial value, and the optimizer's state starts anew."""
         self._states = np.zeros((self._kernels.states, self._elements), self.dtype)
+        self.steps = np.zeros(len(self._owned), np.int64)
         kind, a, b = initial_of(self.spec)
         for shard in self._owned:
             low, high = int(self._bounds[shard]), int(self._bounds[shard + 1])
@@ -72,7 +90,7 @@ class DenseTable:
         states = np.ones((self._kernels.states, 1), self.dtype)
         grads = np.ones(1, self.dtype)
         grads.flags.writeable = False
-        self._kernels.push_range(states, grads)
+        self._kernels.push_range(states, grads, When())
         self._kernels.pull_range(states, np.empty(1, self.dtype))
 
     # ------------------------------------------------------------------ requests
@@ -112,10 +130,47 @@ class DenseTable:
             self._kernels.pull_range(self._states[:, start:end], out[at : at + end - start])
         return out
 
-    def push(self, stretches: list[Stretch], grads: NDArray[Any]) -> None:
-        """Apply gradients, one for each element."""
+    def push(
+        self,
+        sections: Sections,
+        stretches: list[Stretch],
+        grads: NDArray[Any],
+        *,
+        clock: int = 0,
+    ) -> None:
+        """Apply gradients, one for each element, once.
+
+        Parameters
+        ----------
+        sections
+            The shards that the push names: for each of them it is one more step.
+        clock
+            Of the push: for schedules.
+
+        Raises
+        ------
+        WireError
+            NaN or infinity, where the table refuses them. Nothing is changed then.
+        """
+        found = screened(self.spec, grads)
+        self.nonfinite += found.nonfinite
+        places = self._places[sections[:, 0]]
+        self.steps[places] += 1
+        if self._kernels.counts_steps and len(np.unique(self.steps[places])) > 1:
+            stretches = [part for stretch in stretches for part in self._by_step(stretch)]
+        step = int(self.steps[places[0]]) if len(places) else 0
         for start, end, at in stretches:
-            self._kernels.push_range(self._states[:, start:end], grads[at : at + end - start])
+            if self._kernels.counts_steps:
+                place = int(np.searchsorted(self._starts, start, side="right")) - 1
+                step = int(self.steps[place])
+            part = slice(at, at + end - start)
+            states = self._states[:, start:end]
+            before = None
+            if found.skipped is not None:
+                before = states[:, found.skipped[part]].copy()
+            self._kernels.push_range(states, found.grads[part], When(clock, step))
+            if before is not None and found.skipped is not None:
+                states[:, found.skipped[part]] = before
 
     def assign(self, stretches: list[Stretch], weights: NDArray[Any]) -> None:
         """Set weights; the optimizer's state starts anew for these elements."""
@@ -127,6 +182,14 @@ class DenseTable:
     def range_of(self, shard: int) -> tuple[int, int]:
         """The shard's elements: first and end."""
         return int(self._bounds[shard]), int(self._bounds[shard + 1])
+
+    def steps_of(self, shard: int) -> int:
+        """Pushes that the shard has applied."""
+        return int(self.steps[self._places[shard]])
+
+    def set_steps(self, shards: list[int], steps: Any) -> None:
+        """Go on counting pushes where another copy of the shards has been."""
+        self.steps[self._places[shards]] = steps
 
     def copy_shard(self, shard: int) -> NDArray[Any]:
         """The states (states, n) of a shard's elements."""
@@ -158,6 +221,15 @@ class DenseTable:
         self._states[:, start : start + states.shape[1]] = states
 
     # ------------------------------------------------------------------ inside
+
+    def _by_step(self, stretch: Stretch) -> list[Stretch]:
+        """Cut where the shards' numbers of steps differ."""
+        start, end, at = stretch
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        last = int(np.searchsorted(self._starts, end, side="left"))
+        changes = np.flatnonzero(np.diff(self.steps[first:last])) + first + 1
+        cuts = [start, *self._starts[changes].tolist(), end]
+        return [Stretch(low, high, at + low - start) for low, high in pairwise(cuts) if low < high]
 
     def _joined(self, pieces: Any) -> list[Stretch]:
         found: list[Stretch] = []

@@ -1,20 +1,22 @@
 """The hash index of a sparse table, and the initial values of rows.
 
-The index keeps one segment of `capacity` slots per owned shard. A key's hash is a bijection of the
-key, and its top bits are the shard's, so a slot's tag (the other bits, and a 1 that says: taken)
-is the key itself, and finding a key touches no other memory than its segment. A key's home is
-``(t * capacity) >> 32`` where t are the tag's top 32 bits: keys in the order of their shards walk
-through memory, and a larger index is filled by reading the old one from front to back.
+Every owned shard has a segment of its own: `capacity` slots, each a tag and a row beside it. A
+key's hash is a bijection of the key, and its top bits are the shard's, so a slot's tag (the other
+bits, and a 1 that says: taken) is the key itself, and finding a key touches no other memory than
+its segment. A key's home is ``(t * capacity) >> 32`` where t are the tag's top 32 bits: keys in
+the order of their shards walk through memory, and a larger segment is filled by reading the old
+one from front to back.
 
-`rows` has the row of each slot. Row 0 of a table belongs to no key; it holds zeros, and a key that
-has no row is gathered from it.
+Segments lie anywhere in memory: `tags_at` and `rows_at` have their addresses, by place. To the
+other kernels a row is its address, too. A key that has no row is given that of a row of zeros.
+Rows are moved as words of 4 bytes, so that these kernels are compiled once for all dtypes.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from yarnps._kernels import inlined, jit
+from yarnps._kernels import inlined, jit, row_at
 from yarnps.protocol.shards import mix, shard_of, unmix
 
 _H32 = np.uint64(32)
@@ -24,29 +26,40 @@ _ONE = np.uint64(1)
 ZEROS, UNIFORM, NORMAL = 0, 1, 2
 
 
-@jit
-def find(keys, sections, places, tags, rows_of, capacity, bits, rows):  # type: ignore[no-untyped-def]
-    """Look keys up; ``rows[i]`` becomes the row, or 0.
+@inlined
+def _home(tag, size):  # type: ignore[no-untyped-def]
+    return np.int64(((tag >> _H32) * size) >> _H32)
 
-    Returns (number of keys without a row, number of keys that are not of the stated shard).
+
+@jit
+def find(  # type: ignore[no-untyped-def]
+    keys, sections, places, tags_at, rows_at, sizes, tag, row_bytes, bits, none, rows
+):
+    """Look keys up; ``rows[i]`` becomes the row's address, or `none`.
+
+    `tag` is any array of tags, for its dtype. Returns (number of keys without a row, number of
+    keys that are not of the stated shard).
     """
     missing = 0
     wrong = 0
     i = 0
-    size = np.uint64(capacity)
     for s in range(sections.shape[0]):
         shard = np.uint64(sections[s, 0])
-        base = places[sections[s, 0]] * capacity
+        place = places[sections[s, 0]]
+        capacity = sizes[place]
+        size = np.uint64(capacity)
+        tags = row_at(tags_at[place], capacity, tag)
+        first = rows_at[place]
         for _ in range(sections[s, 1]):
             h = mix(np.uint64(keys[i]))
             wrong += shard_of(h, bits) != shard
-            tag = (h << np.uint64(bits)) | _ONE
-            at = np.int64(((tag >> _H32) * size) >> _H32)
-            row = np.int64(0)
+            wanted = (h << np.uint64(bits)) | _ONE
+            at = _home(wanted, size)
+            row = none
             while True:
-                found = tags[base + at]
-                if found == tag:
-                    row = np.int64(rows_of[base + at])
+                found = tags[at]
+                if found == wanted:
+                    row = first + at * row_bytes
                     break
                 if found == 0:
                     missing += 1
@@ -60,73 +73,93 @@ def find(keys, sections, places, tags, rows_of, capacity, bits, rows):  # type: 
 
 
 @jit
-def insert(keys, sections, places, tags, rows_of, capacity, bits, rows, used, next_row):  # type: ignore[no-untyped-def]
-    """Give every key whose row is 0 the next row. There must be room. Returns the next free row."""
+def insert(  # type: ignore[no-untyped-def]
+    keys, sections, places, tags_at, rows_at, sizes, tag, row_bytes, bits, none, rows, used, limits
+):
+    """Give every key whose row is `none` one, as long as its segment is not at its limit."""
     i = 0
-    size = np.uint64(capacity)
     for s in range(sections.shape[0]):
         place = places[sections[s, 0]]
-        base = place * capacity
+        capacity = sizes[place]
+        size = np.uint64(capacity)
+        tags = row_at(tags_at[place], capacity, tag)
         for _ in range(sections[s, 1]):
-            if rows[i] == 0:
-                tag = (mix(np.uint64(keys[i])) << np.uint64(bits)) | _ONE
-                at = np.int64(((tag >> _H32) * size) >> _H32)
-                while tags[base + at] != 0 and tags[base + at] != tag:
+            if rows[i] == none and used[place] < limits[place]:
+                wanted = (mix(np.uint64(keys[i])) << np.uint64(bits)) | _ONE
+                at = _home(wanted, size)
+                while tags[at] != 0 and tags[at] != wanted:
                     at += 1
                     if at == capacity:
                         at = 0
-                if tags[base + at] == 0:
-                    tags[base + at] = tag
-                    rows_of[base + at] = next_row
+                if tags[at] == 0:
+                    tags[at] = wanted
                     used[place] += 1
-                    next_row += 1
-                rows[i] = np.int64(rows_of[base + at])
+                rows[i] = rows_at[place] + at * row_bytes
             i += 1
-    return next_row
 
 
 @jit
-def missing_of(rows, sections, counts):  # type: ignore[no-untyped-def]
+def missing_of(rows, none, sections, counts):  # type: ignore[no-untyped-def]
     """How many keys of each section have no row."""
     i = 0
     for s in range(sections.shape[0]):
         n = 0
         for _ in range(sections[s, 1]):
-            n += rows[i] == 0
+            n += rows[i] == none
             i += 1
         counts[s] = n
 
 
 @jit
-def rebuild(tags, rows_of, old_capacity, new_tags, new_rows, capacity, places):  # type: ignore[no-untyped-def]
-    """Fill a larger index (zeros) from a smaller one."""
+def rebuild(tags, words, kept, new_tags, new_words):  # type: ignore[no-untyped-def]
+    """Fill a segment (zeros) with the kept slots of another. Returns how many."""
+    capacity = new_tags.shape[0]
     size = np.uint64(capacity)
-    for place in range(places):
-        base = place * capacity
-        for j in range(place * old_capacity, (place + 1) * old_capacity):
-            tag = tags[j]
-            if tag != 0:
-                at = np.int64(((tag >> _H32) * size) >> _H32)
-                while new_tags[base + at] != 0:
-                    at += 1
-                    if at == capacity:
-                        at = 0
-                new_tags[base + at] = tag
-                new_rows[base + at] = rows_of[j]
+    width = words.shape[1]
+    count = 0
+    for j in range(tags.shape[0]):
+        tag = tags[j]
+        if tag != 0 and kept[j]:
+            at = _home(tag, size)
+            while new_tags[at] != 0:
+                at += 1
+                if at == capacity:
+                    at = 0
+            new_tags[at] = tag
+            for k in range(width):
+                new_words[at, k] = words[j, k]
+            count += 1
+    return count
 
 
 @jit
-def read_segment(tags, rows_of, start, end, shard, bits, keys, rows):  # type: ignore[no-untyped-def]
-    """The keys and rows of a shard's segment; returns how many."""
+def keys_of(tags, shard, bits, keys):  # type: ignore[no-untyped-def]
+    """The keys in a segment, in the order of its slots."""
     n = 0
     top = np.uint64(shard) << np.uint64(64 - bits)
-    for j in range(start, end):
+    for j in range(tags.shape[0]):
         tag = tags[j]
         if tag != 0:
             keys[n] = np.int64(unmix(top | ((tag ^ _ONE) >> np.uint64(bits))))
-            rows[n] = np.int64(rows_of[j])
             n += 1
-    return n
+
+
+@jit
+def write_rows(rows, words):  # type: ignore[no-untyped-def]
+    """Set rows, word by word."""
+    width = words.shape[1]
+    for i in range(rows.shape[0]):
+        row = row_at(rows[i], width, words)
+        for k in range(width):
+            row[k] = words[i, k]
+
+
+@jit
+def stamp_rows(rows, offset, none, clocks, clock):  # type: ignore[no-untyped-def]
+    """Note the clock, a uint32 `offset` bytes into each row; `clocks` is any array of them."""
+    for i in range(rows.shape[0]):
+        if rows[i] != none:
+            row_at(rows[i] + offset, 1, clocks)[0] = clock
 
 
 @inlined

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,12 @@ from numpy.typing import NDArray
 from yarnps._errors import DataError
 from yarnps.files import open_files
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol.shards import frozen, partition, shard_bits
+from yarnps.protocol.shards import Sections, frozen, partition, shard_bits
 from yarnps.protocol.tables import TableSpec
 from yarnps.server.dense import DenseTable
 from yarnps.server.marks import Key, ShardMark
 from yarnps.server.saving import CUT_FORMAT, MODEL_FORMAT
-from yarnps.server.sparse import SparseTable
+from yarnps.server.sparse import Candidates, SparseTable
 from yarnps.server.store import Store
 from yarnps.server.tensors import TensorReader
 
@@ -78,23 +79,60 @@ def _load_cut_file(store: Store, address: str) -> None:
             else:
                 _load_dense(table, reader, saved, wanted)
         _load_marks(store, reader, metadata, wanted)
+        store.clock = max(store.clock, int(metadata.get("clock", 0)))
 
 
 def _load_sparse(
     table: SparseTable, reader: TensorReader, saved: list[int], wanted: list[int]
 ) -> None:
     name = table.spec.name
+    for run, sections, first, count in _runs_of(reader, name, saved, wanted):
+        stamps = None
+        if f"{name}/stamps" in reader:
+            stamps = reader.read(f"{name}/stamps", first, count)
+        table.load(
+            frozen(reader.read(f"{name}/keys", first, count)),
+            sections,
+            reader.read(f"{name}/states", first, count),
+            stamps,
+        )
+        steps = reader.read(f"{name}/steps", run[0], len(run)) if f"{name}/steps" in reader else 0
+        table.set_steps([saved[index] for index in run], steps)
+    name = f"{name}/candidates"
+    if f"{name}/keys" not in reader:
+        return
+    for _, sections, first, count in _runs_of(reader, name, saved, wanted):
+        stamps = None
+        if f"{name}/stamps" in reader:
+            stamps = reader.read(f"{name}/stamps", first, count)
+        table.load_candidates(
+            sections,
+            Candidates(
+                frozen(reader.read(f"{name}/keys", first, count)),
+                reader.read(f"{name}/seen", first, count),
+                stamps,
+            ),
+        )
+
+
+class _Run(NamedTuple):
+    """Neighbouring shards of a file: their places there, sections, and where their rows are."""
+
+    places: list[int]
+    sections: Sections
+    first: int
+    rows: int
+
+
+def _runs_of(
+    reader: TensorReader, name: str, saved: list[int], wanted: list[int]
+) -> Iterator[_Run]:
     counts = reader.read(f"{name}/counts")
     starts = np.concatenate([[0], np.cumsum(counts)])
     for run in _runs(wanted):
-        first, last = run[0], run[-1]
-        count = int(starts[last + 1] - starts[first])
+        first, end = int(starts[run[0]]), int(starts[run[-1] + 1])
         sections = np.array([(saved[index], counts[index]) for index in run], np.uint32)
-        table.load(
-            frozen(reader.read(f"{name}/keys", int(starts[first]), count)),
-            frozen(sections),
-            reader.read(f"{name}/states", int(starts[first]), count),
-        )
+        yield _Run(run, frozen(sections), first, end - first)
 
 
 def _load_dense(
@@ -102,6 +140,7 @@ def _load_dense(
 ) -> None:
     name = table.spec.name
     starts = np.cumsum([0] + [table.range_of(s)[1] - table.range_of(s)[0] for s in saved])
+    steps = reader.read(f"{name}/steps") if f"{name}/steps" in reader else None
     for index in wanted:
         first, end = table.range_of(saved[index])
         states: list[NDArray[Any]] = []
@@ -109,6 +148,7 @@ def _load_dense(
             key = f"{name}/state{len(states)}"
             states.append(reader.read(key, int(starts[index]), end - first))
         table.load(saved[index], first, np.stack(states))
+        table.set_steps([saved[index]], 0 if steps is None else steps[index])
 
 
 def _load_marks(
@@ -151,6 +191,7 @@ class ModelRows:
     def __init__(self, store: Store, folder: str) -> None:
         self._store = store
         self._rows: dict[str, list[_Rows]] = {}
+        self._steps: dict[str, int] = {}
         files, path = open_files(folder)
         parts = [
             info
@@ -165,6 +206,8 @@ class ModelRows:
             with files.open(info.path, "rb") as file:
                 reader = TensorReader(file, files.address(info.path))
                 metadata = _metadata(reader, files.address(info.path), MODEL_FORMAT)
+                for name, steps in metadata.get("steps", {}).items():
+                    self._steps[name] = max(steps, self._steps.get(name, 0))
                 for text in metadata["tables"]:
                     spec = TableSpec.from_json(text)
                     if spec.kind == "sparse":
@@ -190,6 +233,8 @@ class ModelRows:
             same = rows.spec.optimizer == table.spec.optimizer and rows.states is not None
             states = rows.states if same else table.states_of(rows.weights.astype(table.dtype))
             assert states is not None
+            if same:
+                table.set_steps(self._store.owned, self._steps.get(table.spec.name, 0))
             if isinstance(table, SparseTable):
                 table.load(rows.keys, rows.sections, states.astype(table.dtype))
             else:

@@ -1,201 +1,210 @@
-"""The optimizers' kernels: applied to rows of a sparse table and to ranges of a dense one.
+"""An optimizer as a table uses it: pure functions of (states, gradient, when).
 
-A sparse row is ``[state 0 (dim numbers), state 1 (dim numbers), …]``; a dense table has one array
-per state. State 0 is the weight, except for FTRL, where it is z and the weight follows from
-(z, n). Gradients have as many columns as a row has weights.
+A gradient may be of one push or the sum of a step's parts: the caller adds, these apply once.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from yarnps._kernels import inlined, jit
-from yarnps.protocol.tables import Adagrad, Add, Ftrl, Optimizer, Sgd
+from yarnps.protocol.optimizers import (
+    Adagrad,
+    Adam,
+    AdamW,
+    Add,
+    Ftrl,
+    Optimizer,
+    RmsProp,
+    Sgd,
+    rate_at,
+)
+from yarnps.server import updates
 
-Array = Any  # numpy arrays of the table's dtype
-
-
-@jit
-def _add_rows(values, rows, grads, scale):  # type: ignore[no-untyped-def]
-    for i in range(rows.shape[0]):
-        row, grad = values[rows[i]], grads[i]
-        for j in range(grads.shape[1]):
-            row[j] += scale * grad[j]
-
-
-@jit
-def _add_range(weights, grads, scale):  # type: ignore[no-untyped-def]
-    for i in range(grads.shape[0]):
-        weights[i] += scale * grads[i]
+Array = Any  # numpy arrays of the table's dtype; rows are addresses (int64)
 
 
-@jit
-def _adagrad_rows(values, rows, grads, rate, epsilon):  # type: ignore[no-untyped-def]
-    dim = grads.shape[1]
-    for i in range(rows.shape[0]):
-        row, grad = values[rows[i]], grads[i]
-        for j in range(dim):
-            g = grad[j]
-            a = row[dim + j] + g * g
-            row[dim + j] = a
-            row[j] -= rate * g / (np.sqrt(a) + epsilon)
+class When(NamedTuple):
+    """What an update depends on besides states and gradient.
 
+    Attributes
+    ----------
+    clock
+        For the learning rate's schedule.
+    step
+        The number of this update of the shard, from 1.
+    """
 
-@jit
-def _adagrad_range(weights, sums, grads, rate, epsilon):  # type: ignore[no-untyped-def]
-    for i in range(grads.shape[0]):
-        g = grads[i]
-        a = sums[i] + g * g
-        sums[i] = a
-        weights[i] -= rate * g / (np.sqrt(a) + epsilon)
-
-
-@inlined
-def _ftrl_weight(z, n, inverse_alpha, beta, l1, l2):  # type: ignore[no-untyped-def]
-    """Without a branch: a weight with |z| <= l1 comes out as 0 over something positive."""
-    size = max(abs(z) - l1, z * 0)
-    return -np.copysign(size, z) / ((beta + np.sqrt(n)) * inverse_alpha + l2)
-
-
-@jit
-def _ftrl_rows(values, rows, grads, inverse_alpha, beta, l1, l2):  # type: ignore[no-untyped-def]
-    dim = grads.shape[1]
-    for i in range(rows.shape[0]):
-        row, grad = values[rows[i]], grads[i]
-        for j in range(dim):
-            g, z, n = grad[j], row[j], row[dim + j]
-            w = _ftrl_weight(z, n, inverse_alpha, beta, l1, l2)
-            m = n + g * g
-            row[j] = z + g - (np.sqrt(m) - np.sqrt(n)) * inverse_alpha * w
-            row[dim + j] = m
-
-
-@jit
-def _ftrl_range(zs, ns, grads, inverse_alpha, beta, l1, l2):  # type: ignore[no-untyped-def]
-    for i in range(grads.shape[0]):
-        g, z, n = grads[i], zs[i], ns[i]
-        w = _ftrl_weight(z, n, inverse_alpha, beta, l1, l2)
-        m = n + g * g
-        zs[i] = z + g - (np.sqrt(m) - np.sqrt(n)) * inverse_alpha * w
-        ns[i] = m
-
-
-@jit
-def _gather(values, rows, out):  # type: ignore[no-untyped-def]
-    dim = out.shape[1]
-    if dim == 1:
-        for i in range(rows.shape[0]):
-            out[i, 0] = values[rows[i], 0]
-    else:
-        for i in range(rows.shape[0]):
-            row, target = values[rows[i]], out[i]
-            for j in range(dim):
-                target[j] = row[j]
-
-
-@jit
-def _ftrl_gather(values, rows, out, inverse_alpha, beta, l1, l2):  # type: ignore[no-untyped-def]
-    dim = out.shape[1]
-    for i in range(rows.shape[0]):
-        row, target = values[rows[i]], out[i]
-        for j in range(dim):
-            target[j] = _ftrl_weight(row[j], row[dim + j], inverse_alpha, beta, l1, l2)
-
-
-@jit
-def _ftrl_read(zs, ns, out, inverse_alpha, beta, l1, l2):  # type: ignore[no-untyped-def]
-    for i in range(out.shape[0]):
-        out[i] = _ftrl_weight(zs[i], ns[i], inverse_alpha, beta, l1, l2)
+    clock: int = 0
+    step: int = 1
 
 
 class Kernels(ABC):
-    """What a table needs of its optimizer. `weights_only`: state 0 is the weight."""
+    """What a table needs of its optimizer."""
 
-    states: int
-    weights_only = True
+    def __init__(self, optimizer: Optimizer, dtype: Any) -> None:
+        self.states = optimizer.states
+        self.counts_steps = optimizer.counts_steps
+        self._dtype = dtype
 
     @abstractmethod
-    def push_rows(self, values: Array, rows: Array, grads: Array) -> None:
+    def push_rows(self, rows: Array, grads: Array, when: When) -> None:
         """Apply gradients to rows of a sparse table. No row twice."""
 
     @abstractmethod
-    def push_range(self, states: Array, grads: Array) -> None:
+    def push_range(self, states: Array, grads: Array, when: When) -> None:
         """Apply gradients to a range of a dense table: `states` is (number of states, n)."""
 
-    def pull_rows(self, values: Array, rows: Array, out: Array) -> None:
+    def pull_rows(self, rows: Array, out: Array) -> None:
         """Weights of rows."""
-        _gather(values, rows, out)
+        updates.gather(rows, out)
 
     def pull_range(self, states: Array, out: Array) -> None:
         """Weights of a range."""
         out[:] = states[0]
 
     def states_of(self, weights: Array, out: Array) -> None:
-        """Fill `out` (states, n) so that the weights are these: for assigned or initial values."""
+        """Fill `out` (states, …) so that the weights are these: for assigned or initial values."""
         out[:] = 0
         out[0] = weights
 
+    def _cast(self, *numbers: float) -> tuple[Any, ...]:
+        """In the table's dtype: a float64 among float32 numbers would widen the whole kernel."""
+        return tuple(self._dtype(number) for number in numbers)
+
+
+class _Add(Kernels):
+    def push_rows(self, rows: Array, grads: Array, when: When) -> None:
+        updates.add_rows(rows, grads, *self._cast(1.0))
+
+    def push_range(self, states: Array, grads: Array, when: When) -> None:
+        updates.add_range(states[0], grads, *self._cast(1.0))
+
+
+class _Sgd(Kernels):
+    """Without momentum."""
+
+    def __init__(self, settings: Sgd, dtype: Any) -> None:
+        super().__init__(settings, dtype)
+        self._rate = settings.learning_rate
+        self._decay = settings.weight_decay
+
+    def push_rows(self, rows: Array, grads: Array, when: When) -> None:
+        rate = rate_at(self._rate, when.clock)
+        if self._decay:
+            updates.decay_rows(rows, grads, *self._cast(rate, self._decay))
+        else:
+            updates.add_rows(rows, grads, *self._cast(-rate))
+
+    def push_range(self, states: Array, grads: Array, when: When) -> None:
+        rate = rate_at(self._rate, when.clock)
+        if self._decay:
+            updates.decay_range(states[0], grads, *self._cast(rate, self._decay))
+        else:
+            updates.add_range(states[0], grads, *self._cast(-rate))
+
+
+class _Momentum(Kernels):
+    def __init__(self, settings: Sgd, dtype: Any) -> None:
+        super().__init__(settings, dtype)
+        self._rate = settings.learning_rate
+        mu = settings.momentum
+        of_g, of_m = (1.0, mu) if settings.nesterov else (0.0, 1.0)
+        self._settings = self._cast(mu, settings.weight_decay, of_g, of_m)
+
+    def push_rows(self, rows: Array, grads: Array, when: When) -> None:
+        rate = self._cast(rate_at(self._rate, when.clock))
+        updates.momentum_rows(rows, grads, *rate, *self._settings)
+
+    def push_range(self, states: Array, grads: Array, when: When) -> None:
+        rate = self._cast(rate_at(self._rate, when.clock))
+        updates.momentum_range(states[0], states[1], grads, *rate, *self._settings)
+
 
 class _Scaled(Kernels):
-    """Add (scale 1) and SGD (scale -rate)."""
+    """Adagrad and RMSProp."""
 
-    states = 1
+    def __init__(self, settings: Adagrad | RmsProp, dtype: Any) -> None:
+        super().__init__(settings, dtype)
+        self._rate = settings.learning_rate
+        if isinstance(settings, RmsProp):
+            keep, take, self._initial = settings.decay, 1 - settings.decay, dtype(0)
+        else:
+            keep, take, self._initial = 1.0, 1.0, dtype(settings.initial)
+        self._settings = self._cast(settings.epsilon, keep, take)
 
-    def __init__(self, scale: float, dtype: Any) -> None:
-        self._scale = dtype(scale)
+    def push_rows(self, rows: Array, grads: Array, when: When) -> None:
+        rate = self._cast(rate_at(self._rate, when.clock))
+        updates.scaled_rows(rows, grads, *rate, *self._settings)
 
-    def push_rows(self, values: Array, rows: Array, grads: Array) -> None:
-        _add_rows(values, rows, grads, self._scale)
-
-    def push_range(self, states: Array, grads: Array) -> None:
-        _add_range(states[0], grads, self._scale)
-
-
-class _Adagrad(Kernels):
-    states = 2
-
-    def __init__(self, settings: Adagrad, dtype: Any) -> None:
-        self._rate = dtype(settings.learning_rate)
-        self._epsilon = dtype(settings.epsilon)
-        self._initial = dtype(settings.initial)
-
-    def push_rows(self, values: Array, rows: Array, grads: Array) -> None:
-        _adagrad_rows(values, rows, grads, self._rate, self._epsilon)
-
-    def push_range(self, states: Array, grads: Array) -> None:
-        _adagrad_range(states[0], states[1], grads, self._rate, self._epsilon)
+    def push_range(self, states: Array, grads: Array, when: When) -> None:
+        rate = self._cast(rate_at(self._rate, when.clock))
+        updates.scaled_range(states[0], states[1], grads, *rate, *self._settings)
 
     def states_of(self, weights: Array, out: Array) -> None:
         out[0] = weights
         out[1] = self._initial
 
 
-class _Ftrl(Kernels):
-    states = 2
-    weights_only = False
+class _Adam(Kernels):
+    """Adam and AdamW. Sparse and dense put epsilon in different places, see `protocol`."""
 
-    def __init__(self, settings: Ftrl, dtype: Any) -> None:
-        self._settings = (
-            dtype(1 / settings.alpha),
-            dtype(settings.beta),
-            dtype(settings.l1),
-            dtype(settings.l2),
+    def __init__(self, settings: Adam, dtype: Any) -> None:
+        super().__init__(settings, dtype)
+        self._betas = settings.beta1, settings.beta2
+        self._rate = settings.learning_rate
+        self._epsilon = settings.epsilon
+        self._decay = settings.weight_decay if isinstance(settings, AdamW) else 0.0
+        self._takes = self._cast(1 - settings.beta1, 1 - settings.beta2)
+
+    def push_rows(self, rows: Array, grads: Array, when: When) -> None:
+        rate, scale, _ = self._rates(when)
+        updates.adam_rows(
+            rows,
+            grads,
+            *self._cast(scale, self._epsilon),
+            *self._takes,
+            *self._cast(rate * self._decay),
         )
 
-    def push_rows(self, values: Array, rows: Array, grads: Array) -> None:
-        _ftrl_rows(values, rows, grads, *self._settings)
+    def push_range(self, states: Array, grads: Array, when: When) -> None:
+        rate, scale, root = self._rates(when)
+        updates.adam_range(
+            states[0],
+            states[1],
+            states[2],
+            grads,
+            *self._cast(scale, self._epsilon * root),
+            *self._takes,
+            *self._cast(rate * self._decay),
+        )
 
-    def push_range(self, states: Array, grads: Array) -> None:
-        _ftrl_range(states[0], states[1], grads, *self._settings)
+    def _rates(self, when: When) -> tuple[float, float, float]:
+        """The learning rate, the same with the step's corrections, and sqrt(c2)."""
+        rate = rate_at(self._rate, when.clock)
+        c1, c2 = (1 - beta**when.step for beta in self._betas)
+        return rate, rate * math.sqrt(c2) / c1, math.sqrt(c2)
 
-    def pull_rows(self, values: Array, rows: Array, out: Array) -> None:
-        _ftrl_gather(values, rows, out, *self._settings)
+
+class _Ftrl(Kernels):
+    def __init__(self, settings: Ftrl, dtype: Any) -> None:
+        super().__init__(settings, dtype)
+        self._settings = self._cast(1 / settings.alpha, settings.beta, settings.l1, settings.l2)
+
+    def push_rows(self, rows: Array, grads: Array, when: When) -> None:
+        updates.ftrl_rows(rows, grads, *self._settings)
+
+    def push_range(self, states: Array, grads: Array, when: When) -> None:
+        updates.ftrl_range(states[0], states[1], grads, *self._settings)
+
+    def pull_rows(self, rows: Array, out: Array) -> None:
+        updates.ftrl_gather(rows, out, *self._settings)
 
     def pull_range(self, states: Array, out: Array) -> None:
-        _ftrl_read(states[0], states[1], out, *self._settings)
+        updates.ftrl_read(states[0], states[1], out, *self._settings)
 
     def states_of(self, weights: Array, out: Array) -> None:
         """n = 0, and the z whose weight is this one."""
@@ -209,10 +218,12 @@ def kernels_for(optimizer: Optimizer, dtype: str) -> Kernels:
     kind = np.dtype(dtype).type
     if isinstance(optimizer, Ftrl):
         return _Ftrl(optimizer, kind)
-    if isinstance(optimizer, Adagrad):
-        return _Adagrad(optimizer, kind)
+    if isinstance(optimizer, (Adagrad, RmsProp)):
+        return _Scaled(optimizer, kind)
+    if isinstance(optimizer, Adam):
+        return _Adam(optimizer, kind)
     if isinstance(optimizer, Sgd):
-        return _Scaled(-optimizer.learning_rate, kind)
+        return (_Momentum if optimizer.momentum else _Sgd)(optimizer, kind)
     if isinstance(optimizer, Add):
-        return _Scaled(1.0, kind)
+        return _Add(optimizer, kind)
     raise TypeError(f"no kernels for {optimizer!r}")

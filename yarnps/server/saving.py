@@ -23,7 +23,7 @@ from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.tables import TableSpec, Zeros
 from yarnps.server.dense import DenseTable
 from yarnps.server.marks import Key, ShardMark
-from yarnps.server.sparse import ShardRows, SparseTable
+from yarnps.server.sparse import Candidates, ShardRows, SparseTable
 from yarnps.server.store import Store
 from yarnps.server.tensors import TensorWriter
 
@@ -41,7 +41,7 @@ class ShardCopy(NamedTuple):
 
     shard: int
     sparse: list[tuple[SparseTable, ShardRows]]
-    dense: list[tuple[DenseTable, NDArray[Any]]]
+    dense: list[tuple[DenseTable, NDArray[Any], int]]  # states, and pushes applied
     marks: list[ShardMark]
 
 
@@ -89,7 +89,11 @@ class Task(ABC):
             ShardCopy(
                 shard,
                 [(t, t.copy_shard(shard)) for t in self._tables if isinstance(t, SparseTable)],
-                [(t, t.copy_shard(shard)) for t in self._tables if isinstance(t, DenseTable)],
+                [
+                    (t, t.copy_shard(shard), t.steps_of(shard))
+                    for t in self._tables
+                    if isinstance(t, DenseTable)
+                ],
                 self._store.marks.of_shard(shard),
             )
         )
@@ -150,10 +154,12 @@ class Save(Task):
         self._shards: list[int] = []
         self._closed: list[tuple[int, int]] = []
         self._tokens: list[tuple[int, int, int]] = []
+        self._clock = 0
         super().__init__(store, folder, list(store.tables.values()))
 
     def _last_step(self) -> None:
         self._closed, self._tokens = self._store.marks.closed, self._store.marks.tokens
+        self._clock = self._store.clock
 
     def _collect(self, copy: ShardCopy) -> None:
         self._shards.append(copy.shard)
@@ -164,12 +170,25 @@ class Save(Task):
             self._writer.append(f"{name}/keys", rows.keys)
             self._writer.append(f"{name}/states", rows.states)
             self._writer.append(f"{name}/counts", np.array([len(rows.keys)], np.int64))
+            self._writer.append(f"{name}/steps", np.array([rows.steps], np.int64))
+            if rows.stamps is not None:
+                self._writer.append(f"{name}/stamps", rows.stamps)
+            if rows.candidates is not None:
+                self._collect_candidates(f"{name}/candidates", rows.candidates)
             self._count(name, len(rows.keys), table.weights_of(rows.states))
-        for dense, states in copy.dense:
+        for dense, states, steps in copy.dense:
             name = dense.spec.name
+            self._writer.append(f"{name}/steps", np.array([steps], np.int64))
             for index, state in enumerate(states):
                 self._writer.append(f"{name}/state{index}", state)
             self._count(name, states.shape[1], dense.weights_of(states))
+
+    def _collect_candidates(self, name: str, candidates: Candidates) -> None:
+        self._writer.append(f"{name}/keys", candidates.keys)
+        self._writer.append(f"{name}/seen", candidates.seen)
+        self._writer.append(f"{name}/counts", np.array([len(candidates.keys)], np.int64))
+        if candidates.stamps is not None:
+            self._writer.append(f"{name}/stamps", candidates.stamps)
 
     def _upload(self) -> None:
         keys = list(self._marks)
@@ -191,6 +210,7 @@ class Save(Task):
             "marks": keys,
             "closed": self._closed,
             "tokens": self._tokens,
+            "clock": self._clock,
         }
         self._write(self.folder, self._name, metadata)
 
@@ -208,6 +228,7 @@ class Export(Task):
     def __init__(self, store: Store, folder: str, rank: int, names: list[str], text: bool) -> None:
         self._part = f"part-{rank}"
         self._ranges: dict[str, list[tuple[int, int]]] = {}
+        self._steps: dict[str, int] = {}
         self._text = TextPart() if text else None
         super().__init__(
             store,
@@ -225,13 +246,15 @@ class Export(Task):
             weights = table.weights_of(rows.states)
             self._writer.append(f"{name}/keys", rows.keys)
             self._writer.append(f"{name}/values", weights)
+            self._steps[name] = max(rows.steps, self._steps.get(name, 0))
             if rows.states.shape[1] > weights.shape[1]:
                 self._writer.append(f"{name}/states", rows.states)
             self._count(name, len(rows.keys), weights)
             if self._text is not None:
                 self._text.add(table.spec, rows.keys, weights)
-        for dense, states in copy.dense:
+        for dense, states, steps in copy.dense:
             name = dense.spec.name
+            self._steps[name] = max(steps, self._steps.get(name, 0))
             first, end = dense.range_of(copy.shard)
             weights = dense.weights_of(states)
             self._ranges.setdefault(name, []).append((first, end))
@@ -249,6 +272,7 @@ class Export(Task):
             "format": MODEL_FORMAT,
             "tables": [table.spec.to_json() for table in self._tables],
             "ranges": self._ranges,
+            "steps": self._steps,
         }
         self._write(self.folder, f"{self._part}.safetensors", metadata)
         if self._text is not None:

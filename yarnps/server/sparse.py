@@ -10,29 +10,49 @@ from numpy.typing import NDArray
 from yarnps.protocol import wire
 from yarnps.protocol.shards import Int64s, Sections, frozen, mix, shard_bits
 from yarnps.protocol.tables import Normal, TableSpec, Uniform, Zeros
-from yarnps.server import kernels
-from yarnps.server.optimizers import kernels_for
+from yarnps.server import kernels, updates
+from yarnps.server.gradients import screened
+from yarnps.server.optimizers import When, kernels_for
+from yarnps.server.segments import Block, Losses, Segments, TableFull
 
-# Fullest segment before the index grows: longer probes cost more than memory beyond this.
-_FULLEST = 0.8
-_GROWTH = 1.5
-_LEAST_CAPACITY = 16
+__all__ = ["Candidates", "ShardRows", "SparseTable", "TableFull", "initial_of", "seed_of"]
 
-# Rows grow by a quarter, but never by more than this: the system moves pages, and copies nothing,
-# only the new part is cleared.
-_GROWTH_BYTES = 32 << 20
-_LEAST_ROWS = 256
+Bools = NDArray[np.bool_]
+
+# All segments are looked through for expired rows this often within the time to expire, and at
+# most so many with one push: a row is forgotten soon after its time, and no push waits for it.
+_LOOKS = 4
+_LOOKED_AT_ONCE = 8
 
 
-class TableFull(Exception):
-    """New rows would take more memory than the server may use for tables."""
+class Candidates(NamedTuple):
+    """Keys that have not been seen often enough for a row."""
+
+    keys: Int64s
+    seen: NDArray[np.uint32]
+    stamps: NDArray[np.uint32] | None
 
 
 class ShardRows(NamedTuple):
-    """Copies of all rows of a shard: keys (n), states (n, width)."""
+    """Copies of all that a table has in a shard.
+
+    Attributes
+    ----------
+    keys, states
+        (n) and (n, width).
+    steps
+        Pushes that the shard has applied.
+    stamps
+        Clocks of the rows' last pushes, where the table keeps them.
+    candidates
+        Where the table admits keys late.
+    """
 
     keys: Int64s
     states: NDArray[Any]
+    steps: int = 0
+    stamps: NDArray[np.uint32] | None = None
+    candidates: Candidates | None = None
 
 
 def seed_of(spec: TableSpec) -> np.uint64:
@@ -61,6 +81,13 @@ class SparseTable:
         What the table is.
     places
         For each shard its place among this server's shards, -1 for those of others.
+
+    Attributes
+    ----------
+    nonfinite
+        Rows of gradients that had NaN or infinity in them.
+    steps
+        Pushes that each shard has applied, by place.
     """
 
     def __init__(self, spec: TableSpec, places: NDArray[np.int64]) -> None:
@@ -73,25 +100,44 @@ class SparseTable:
         self._width = self.dim * self._kernels.states
         self._seed = seed_of(spec)
         self._initial = initial_of(spec)
-        self._segments = int(places.max()) + 1
-        self.clear()
+        self._segments = Segments(
+            places, self._bits, self._width * self.dtype.itemsize, stamped=spec.stamped
+        )
+        self._candidates = (
+            Segments(places, self._bits, 4, stamped=spec.stamped, drop_zero=True)
+            if spec.admit > 1
+            else None
+        )
+        self._starts_at_zero = isinstance(spec.init, Zeros) and not self._zeros_need_state()
+        self.nonfinite = 0
+        self.steps = np.zeros(self._segments.places, np.int64)
+        self._looked = -1
 
     def clear(self) -> None:
         """Forget all rows."""
-        self._capacity = _LEAST_CAPACITY
-        self._tags = np.zeros(self._segments * self._capacity, np.uint64)
-        self._rows = np.zeros(self._segments * self._capacity, np.uint32)
-        self._used = np.zeros(self._segments, np.int64)
-        self._next = 1  # row 0 is nobody's: zeros
-        self._values = np.zeros((_LEAST_ROWS, self._width), self.dtype)
+        self._segments.clear()
+        if self._candidates is not None:
+            self._candidates.clear()
+        self.steps[:] = 0
 
     @property
     def rows(self) -> int:
-        return self._next - 1
+        return self._segments.rows
 
     @property
     def nbytes(self) -> int:
-        return self._tags.nbytes + self._rows.nbytes + self._values.nbytes
+        candidates = 0 if self._candidates is None else self._candidates.nbytes
+        return self._segments.nbytes + candidates
+
+    @property
+    def losses(self) -> Losses:
+        """What the policies have cost so far."""
+        return self._segments.losses
+
+    @property
+    def waiting(self) -> int:
+        """Keys that have been seen, but not often enough for a row."""
+        return 0 if self._candidates is None else self._candidates.rows
 
     def warm(self) -> None:
         """Compile (or load from the cache) every kernel that a request may need."""
@@ -99,74 +145,119 @@ class SparseTable:
         shard = int(np.flatnonzero(self._places == 0)[0])
         keys = frozen(np.array([_key_of_shard(shard, self._bits)], np.int64))
         sections = frozen(np.array([[shard, 1]], np.uint32))
-        twin.push(keys, sections, frozen(np.ones((1, self.dim), self.dtype)))
+        for _ in range(min(self.spec.admit, 2)):
+            twin.push(keys, sections, frozen(np.ones((1, self.dim), self.dtype)))
+        rows = twin.copy_shard(shard)
+        twin.load(keys, sections, twin.states_of(np.ones((1, self.dim), self.dtype)))
+        twin.weights_of(rows.states)
         twin.pull(keys, sections)
-        twin._grow_index(np.full(self._segments, 2 * _LEAST_CAPACITY, np.int64))
+        twin.keep(shard, np.zeros(1, bool))
 
     # ------------------------------------------------------------------ requests
 
     def pull(self, keys: Int64s, sections: Sections) -> NDArray[Any]:
         """Weights of keys; of those without a row the initial values. No row is made."""
-        rows, missing = self._find(keys, sections)
+        rows, missing = self._segments.find(keys, sections)
         out = np.empty((len(keys), self.dim), self.dtype)
-        self._kernels.pull_rows(self._values, rows, out)
+        self._kernels.pull_rows(rows, out)
         if missing and self._initial[0] != kernels.ZEROS:
-            absent = np.flatnonzero(rows == 0)
+            absent = np.flatnonzero(rows == self._segments.none)
             out[absent] = self._initial_rows(keys[absent])
         return out
 
     def push(
-        self, keys: Int64s, sections: Sections, grads: NDArray[Any], *, room: int | None = None
+        self,
+        keys: Int64s,
+        sections: Sections,
+        grads: NDArray[Any],
+        *,
+        clock: int = 0,
+        room: int | None = None,
     ) -> None:
-        """Apply gradients; keys without a row get one. No key twice.
+        """Apply gradients, once; keys without a row get one. No key twice.
+
+        Parameters
+        ----------
+        clock
+            Of the push: for schedules, and for how old a row is.
 
         Raises
         ------
         TableFull
             The new rows would take more than `room` bytes. Nothing is changed then.
+        WireError
+            NaN or infinity, where the table refuses them. Nothing is changed then.
         """
-        rows = self._find_or_insert(keys, sections, room)
-        self._kernels.push_rows(self._values, rows, grads)
+        found = screened(self.spec, grads)
+        grads = found.grads
+        self.nonfinite += found.nonfinite
+        if found.skipped is not None:
+            keys, sections, grads = _only(~found.skipped, keys, sections, grads)
+        if self._candidates is not None:
+            admitted = self._admit(keys, sections, clock, room)
+            if admitted is not None:
+                keys, sections, grads = _only(admitted, keys, sections, grads)
+        rows = self._find_or_insert(keys, sections, clock, room)
+        there = rows != self._segments.none
+        if not there.all():  # the table is full
+            keys, sections, grads = _only(there, keys, sections, grads)
+            rows = rows[there]
+        self._apply(rows, sections, grads, clock)
+        self._expire(clock)
 
     def assign(
-        self, keys: Int64s, sections: Sections, weights: NDArray[Any], *, room: int | None = None
+        self,
+        keys: Int64s,
+        sections: Sections,
+        weights: NDArray[Any],
+        *,
+        clock: int = 0,
+        room: int | None = None,
     ) -> None:
         """Set weights; the optimizer's state starts anew for these rows."""
-        rows = self._find_or_insert(keys, sections, room)
-        self._values[rows] = self.states_of(weights)
+        rows = self._find_or_insert(keys, sections, clock, room)
+        there = rows != self._segments.none
+        self._segments.write(rows[there], self.states_of(weights[there]))
 
     def contains(self, keys: Int64s, sections: Sections) -> NDArray[np.uint8]:
         """1 for every key that has a row."""
-        rows, _ = self._find(keys, sections)
-        found: NDArray[np.uint8] = (rows != 0).astype(np.uint8)
+        rows, _ = self._segments.find(keys, sections)
+        found: NDArray[np.uint8] = (rows != self._segments.none).astype(np.uint8)
         return found
 
     # ------------------------------------------------------------------ whole shards
 
     def copy_shard(self, shard: int) -> ShardRows:
         """All rows of a shard."""
-        place = int(self._places[shard])
-        count = int(self._used[place])
-        keys, rows = np.empty(count, np.int64), np.empty(count, np.int64)
-        start = place * self._capacity
-        kernels.read_segment(
-            self._tags,
-            self._rows,
-            start,
-            start + self._capacity,
-            shard,
-            self._bits,
-            keys,
-            rows,
+        block = self._segments.block(shard)
+        stamped = self.spec.stamped
+        return ShardRows(
+            self._keys(block, shard),
+            self._states(block),
+            int(self.steps[self._places[shard]]),
+            self._segments.stamps(block)[block.taken] if stamped else None,
+            self._copy_candidates(shard),
         )
-        return ShardRows(keys, self._values[rows])
+
+    def _copy_candidates(self, shard: int) -> Candidates | None:
+        if self._candidates is None:
+            return None
+        block = self._candidates.block(shard)
+        seen = block.words[block.taken][:, 0]
+        alive = seen > 0
+        stamps = self._candidates.stamps(block)[block.taken] if self.spec.stamped else None
+        return Candidates(
+            self._keys(block, shard)[alive],
+            seen[alive],
+            None if stamps is None else stamps[alive],
+        )
 
     def weights_of(self, states: NDArray[Any]) -> NDArray[Any]:
         """The weights that rows of states stand for."""
+        states = np.ascontiguousarray(states)
         out = np.empty((len(states), self.dim), self.dtype)
-        self._kernels.pull_rows(
-            np.ascontiguousarray(states), np.arange(len(states), dtype=np.int64), out
-        )
+        rows = states.ctypes.data + np.arange(len(states), dtype=np.int64) * states.strides[0]
+        self._kernels.pull_rows(rows, out)
         return out
 
     def states_of(self, weights: NDArray[Any]) -> NDArray[Any]:
@@ -177,97 +268,134 @@ class SparseTable:
         rows: NDArray[Any] = out.transpose(1, 0, 2).reshape(n, self._width)
         return rows
 
-    def load(self, keys: Int64s, sections: Sections, states: NDArray[Any]) -> None:
+    def load(
+        self,
+        keys: Int64s,
+        sections: Sections,
+        states: NDArray[Any],
+        stamps: NDArray[np.uint32] | None = None,
+    ) -> None:
         """Set whole rows, optimizer state included."""
-        rows = self._find_or_insert(keys, sections, None)
-        self._values[rows] = states
+        rows, _ = self._segments.find_or_insert(keys, sections, 0)
+        self._segments.write(rows, states)
+        if stamps is not None and self.spec.stamped:
+            self._segments.restamp(rows, stamps)
+
+    def set_steps(self, shards: list[int], steps: Any) -> None:
+        """Go on counting pushes where another copy of the shards has been."""
+        self.steps[self._places[shards]] = steps
+
+    def load_candidates(self, sections: Sections, candidates: Candidates) -> None:
+        """Go on counting where another copy of the shards has been."""
+        if self._candidates is None:
+            return
+        rows, _ = self._candidates.find_or_insert(candidates.keys, sections, 0)
+        self._candidates.write(rows, candidates.seen)
+        if candidates.stamps is not None and self.spec.stamped:
+            self._candidates.restamp(rows, candidates.stamps)
+
+    def keep(self, shard: int, which: Bools) -> int:
+        """Forget the rows of a shard that are not named, in the order of `copy_shard`."""
+
+        def kept(block: Block) -> Bools:
+            found = np.zeros(len(block.tags), bool)
+            found[block.taken] = which
+            return found
+
+        return self._segments.keep(int(self._places[shard]), kept)
+
+    def set_states(self, shard: int, states: NDArray[Any]) -> None:
+        """Set the states of all rows of a shard, in the order of `copy_shard`."""
+        block = self._segments.block(shard)
+        words = np.ascontiguousarray(states).view(np.uint32).reshape(len(states), -1)
+        block.words[block.taken, : words.shape[1]] = words
 
     # ------------------------------------------------------------------ inside
 
-    def _find(self, keys: Int64s, sections: Sections) -> tuple[Int64s, int]:
-        rows = np.empty(len(keys), np.int64)
-        missing, wrong = kernels.find(
-            keys,
-            sections,
-            self._places,
-            self._tags,
-            self._rows,
-            self._capacity,
-            self._bits,
-            rows,
-        )
-        if wrong:
-            raise wire.WireError(
-                wire.Code.BAD_MESSAGE, f"{wrong} keys are not of the shard they were sent for"
-            )
-        return rows, missing
+    def _keys(self, block: Block, shard: int) -> Int64s:
+        keys = np.empty(int(block.taken.sum()), np.int64)
+        kernels.keys_of(block.tags, shard, self._bits, keys)
+        return keys
 
-    def _find_or_insert(self, keys: Int64s, sections: Sections, room: int | None) -> Int64s:
-        rows, missing = self._find(keys, sections)
-        if missing:
-            self._make_room(rows, sections, missing, room)
-            first = self._next
-            self._next = kernels.insert(
-                keys,
-                sections,
-                self._places,
-                self._tags,
-                self._rows,
-                self._capacity,
-                self._bits,
-                rows,
-                self._used,
-                first,
+    def _states(self, block: Block) -> NDArray[Any]:
+        words = self._width * self.dtype.itemsize // 4
+        taken = np.ascontiguousarray(block.words[block.taken, :words])
+        states: NDArray[Any] = taken.view(self.dtype).reshape(len(taken), self._width)
+        return states
+
+    def _apply(self, rows: Int64s, sections: Sections, grads: NDArray[Any], clock: int) -> None:
+        """Count the push for every shard that is named, and run the optimizer."""
+        places = self._places[sections[:, 0]]
+        self.steps[places] += 1
+        if not self._kernels.counts_steps:
+            self._kernels.push_rows(rows, grads, When(clock))
+            return
+        steps = self.steps[places]
+        ends = np.cumsum(sections[:, 1], dtype=np.int64)
+        for run in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(steps)) + 1):
+            if len(run):
+                first, end = int(ends[run[0]] - sections[run[0], 1]), int(ends[run[-1]])
+                when = When(clock, int(steps[run[0]]))
+                self._kernels.push_rows(rows[first:end], frozen(grads[first:end]), when)
+
+    def _find_or_insert(
+        self, keys: Int64s, sections: Sections, clock: int, room: int | None
+    ) -> Int64s:
+        """Rows of the keys, the new ones with their first values."""
+        try:
+            rows, new = self._segments.find_or_insert(
+                keys, sections, clock, room, self.spec.when_full
             )
-            self._initialise(keys, rows, first)
+        except TableFull as full:
+            raise TableFull(f"table {self.spec.name}: {full}") from None
+        if new is not None and not self._starts_at_zero:  # new memory is zero
+            self._segments.write(rows[new], self.states_of(self._initial_rows(keys[new])))
         return rows
 
-    def _make_room(self, rows: Int64s, sections: Sections, missing: int, room: int | None) -> None:
-        counts = np.zeros(len(sections), np.int64)
-        kernels.missing_of(rows, sections, counts)
-        wanted = self._used.copy()
-        np.add.at(wanted, self._places[sections[:, 0]], counts)
-        need = self._next + missing
-        short = max(0, need - len(self._values)) * self._width * self.dtype.itemsize
-        if int(wanted.max()) > self._capacity * _FULLEST:
-            short += (self._tags.nbytes + self._rows.nbytes) // 2
-        if room is not None and short > room:
-            raise TableFull(
-                f"{missing} new rows of table {self.spec.name} need {short:,} bytes, "
-                f"{max(room, 0):,} are left for tables"
+    def _admit(
+        self, keys: Int64s, sections: Sections, clock: int, room: int | None
+    ) -> Bools | None:
+        """Which keys have a row or may have one now; None: all of them."""
+        candidates = self._candidates
+        assert candidates is not None
+        rows, missing = self._segments.find(keys, sections)
+        if not missing:
+            return None
+        absent = rows == self._segments.none
+        strangers, named, _ = _only(absent, keys, sections, None)
+        try:
+            counts, _ = candidates.find_or_insert(
+                strangers, named, clock, room, self.spec.when_full
             )
-        self._grow_index(wanted)
-        self._grow_rows(need)
+        except TableFull as full:
+            raise TableFull(f"table {self.spec.name}: {full}") from None
+        seen = np.empty((len(counts), 1), np.uint32)
+        updates.gather(counts, seen)
+        seen += 1
+        enough: Bools = seen[:, 0] >= self.spec.admit
+        there = counts != candidates.none
+        # A key that is admitted needs no count any more; its slot goes when the segment moves.
+        candidates.write(counts[there], np.where(enough, np.uint32(0), seen[:, 0])[there])
+        admitted: Bools = ~absent
+        admitted[absent] = enough
+        return admitted
 
-    def _grow_index(self, wanted: Int64s) -> None:
-        fullest = int(wanted.max())
-        if fullest <= self._capacity * _FULLEST:
+    def _expire(self, clock: int) -> None:
+        if self.spec.expire is None:
             return
-        capacity = max(int(self._capacity * _GROWTH), int(fullest / _FULLEST) + 1)
-        tags = np.zeros(self._segments * capacity, np.uint64)
-        rows = np.zeros(self._segments * capacity, np.uint32)
-        kernels.rebuild(
-            self._tags, self._rows, self._capacity, tags, rows, capacity, self._segments
-        )
-        self._tags, self._rows, self._capacity = tags, rows, capacity
+        due = clock * _LOOKS * self._segments.places // self.spec.expire
+        if self._looked < 0:
+            self._looked = due
+        for _ in range(min(due - self._looked, _LOOKED_AT_ONCE)):
+            place = self._looked % self._segments.places
+            self._looked += 1
+            for segments in (self._segments, self._candidates):
+                if segments is not None:
+                    segments.expire(place, clock - self.spec.expire)
 
-    def _grow_rows(self, need: int) -> None:
-        have = len(self._values)
-        if need <= have:
-            return
-        step = min(have // 4, max(1, _GROWTH_BYTES // (self._width * self.dtype.itemsize)))
-        # realloc moves the pages of a large array; no view of the old memory is alive here.
-        self._values.resize((max(need, have + step), self._width), refcheck=False)
-
-    def _initialise(self, keys: Int64s, rows: Int64s, first: int) -> None:
-        """Give the rows from `first` on, which some of the keys have, their first values."""
-        if isinstance(self.spec.init, Zeros) and self._zero_states():
-            return  # new memory is zero
-        new = np.flatnonzero(rows >= first)
-        self._values[rows[new]] = self.states_of(self._initial_rows(keys[new]))
-
-    def _zero_states(self) -> bool:
-        return not self.states_of(np.zeros((1, self.dim), self.dtype)).any()
+    def _zeros_need_state(self) -> bool:
+        """Whether the state of a new row of zeros is something else than zeros."""
+        return bool(self.states_of(np.zeros((1, self.dim), self.dtype)).any())
 
     def _initial_rows(self, keys: Int64s) -> NDArray[Any]:
         out = np.zeros((len(keys), self.dim), self.dtype)
@@ -275,6 +403,17 @@ class SparseTable:
         if kind != kernels.ZEROS:
             kernels.initial(keys, self._seed, kind, a, b, out)
         return out
+
+
+def _only(
+    kept: Bools, keys: Int64s, sections: Sections, grads: NDArray[Any] | None
+) -> tuple[Int64s, Sections, Any]:
+    """Some of the keys of a message; its sections all stay."""
+    numbers = np.repeat(np.arange(len(sections)), sections[:, 1])
+    fewer = sections.copy()
+    fewer[:, 1] = np.bincount(numbers[kept], minlength=len(sections))
+    rows = None if grads is None else frozen(grads[kept])
+    return frozen(keys[kept]), frozen(fewer), rows
 
 
 def _key_of_shard(shard: int, bits: int) -> int:

@@ -14,7 +14,8 @@ from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, WireError
 from yarnps.server.dense import DenseTable, Stretch
 from yarnps.server.marks import Key, Marks, Recent
-from yarnps.server.sparse import SparseTable, TableFull
+from yarnps.server.segments import TableFull
+from yarnps.server.sparse import SparseTable
 
 Table: TypeAlias = SparseTable | DenseTable
 
@@ -38,6 +39,11 @@ class Store:
         How many shards there are in all.
     dedupe
         False only in tests that show what marks are for.
+
+    Attributes
+    ----------
+    clock
+        The highest clock of any push so far; saved with the tables.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class Store:
         self.recent = Recent()
         self.tables: dict[int, Table] = {}
         self.duplicates = 0
+        self.clock = 0
         self._prepared_rows: PreparedRows | None = None
         self._memory_limit: int | None = None
         self._dedupe = dedupe
@@ -198,14 +205,20 @@ class Store:
             stretches = self._stretches(table, message, sections)
             count = sum(stretch.end - stretch.start for stretch in stretches)
             values = self._values(table, message, count)
-            change: Any = table.push if what == "push" else table.assign
+
+            def change(sections: Sections, stretches: list[Stretch]) -> None:
+                if what == "push":
+                    table.push(sections, stretches, values, clock=self._clock_of(message.header))
+                else:
+                    table.assign(stretches, values)
 
             def dense(fresh: NDArray[np.bool_] | None) -> None:
                 if fresh is None:
-                    change(stretches, values)
+                    change(sections, stretches)
                     return
-                for index in np.flatnonzero(fresh):
-                    change(self._part(table, message, sections, int(index)), values)
+                for index in np.flatnonzero(fresh).tolist():
+                    part = self._part(table, message, sections, index)
+                    change(sections[index : index + 1], part)
 
             return dense
         keys = self._keys(message, sections)
@@ -213,18 +226,27 @@ class Store:
 
         def sparse(fresh: NDArray[np.bool_] | None) -> None:
             change = table.push if what == "push" else table.assign
+            clock = self._clock_of(message.header)
             if fresh is None:
-                change(keys, sections, grads, room=self.room)
+                change(keys, sections, grads, clock=clock, room=self.room)
                 return
             kept = np.repeat(fresh, sections[:, 1])
             change(
                 frozen(keys[kept]),
                 frozen(sections[fresh]),
                 frozen(grads[kept]),
+                clock=clock,
                 room=self.room,
             )
 
         return sparse
+
+    def _clock_of(self, header: Header) -> int:
+        """The clock of a push; one outside a batch counts as made at the highest so far."""
+        if header.clock != wire.NO_CLOCK:
+            self.clock = max(self.clock, header.clock)
+            return header.clock
+        return self.clock
 
     def _part(
         self, table: DenseTable, message: Message, sections: Sections, index: int

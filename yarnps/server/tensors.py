@@ -23,6 +23,7 @@ _CODES = {
     "float64": "F64",
     "int64": "I64",
     "int32": "I32",
+    "uint32": "U32",
     "uint8": "U8",
 }
 _DTYPES = {code: np.dtype(name) for name, code in _CODES.items()}

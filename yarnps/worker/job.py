@@ -19,7 +19,17 @@ from yarnps._errors import InputError, YarnpsError
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import CHANNEL_FD, RoleChannel
 from yarnps.protocol.settings import EngineSettings
-from yarnps.protocol.tables import Add, Init, Optimizer, Sgd, TableSpec, Zeros
+from yarnps.protocol.tables import (
+    Add,
+    Clip,
+    Init,
+    NonFinite,
+    Optimizer,
+    Sgd,
+    TableSpec,
+    WhenFull,
+    Zeros,
+)
 from yarnps.worker.batch import Batch
 from yarnps.worker.client import Client
 from yarnps.worker.leases import Held
@@ -92,6 +102,11 @@ class Job:
         optimizer: Optimizer | None = None,
         init: Init | None = None,
         model: bool = True,
+        clip: Clip | None = None,
+        nonfinite: NonFinite = "fail",
+        when_full: WhenFull = "fail",
+        admit: int = 1,
+        expire: int | None = None,
     ) -> SparseTable:
         """A table of int64 keys, each with a row of `dim` numbers.
 
@@ -106,6 +121,18 @@ class Job:
             Values of a row before its first push; they depend on (seed, name, key) only.
         model : bool
             The table belongs to the model that the job writes.
+        clip : Clip, optional
+            Limits on gradients.
+        nonfinite : {"fail", "skip", "clip"}
+            What servers do with NaN and infinity in gradients: refuse the push, leave the row
+            out, or replace them by 0 and ``clip.value``.
+        when_full : {"fail", "ignore", "evict"}
+            What servers do with new keys when their table memory is used up: refuse the push,
+            give them no row, or forget the rows that were not pushed for the longest time.
+        admit : int
+            A key gets a row at its n-th push.
+        expire : int, optional
+            A row that was not pushed for more than so many batches (clocks) is forgotten.
 
         Raises
         ------
@@ -118,7 +145,20 @@ class Job:
         """
         return SparseTable(
             self._client,
-            self._open(name, "sparse", (dim,), dtype, optimizer, init, model),
+            self._open(
+                name,
+                "sparse",
+                (dim,),
+                dtype,
+                optimizer,
+                init,
+                model=model,
+                clip=clip,
+                nonfinite=nonfinite,
+                when_full=when_full,
+                admit=admit,
+                expire=expire,
+            ),
             self._current,
         )
 
@@ -131,12 +171,24 @@ class Job:
         optimizer: Optimizer | None = None,
         init: Init | None = None,
         model: bool = True,
+        clip: Clip | None = None,
+        nonfinite: NonFinite = "fail",
     ) -> DenseTable:
         """An array on the servers; the parameters are those of `sparse`."""
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         return DenseTable(
             self._client,
-            self._open(name, "dense", sizes, dtype, optimizer, init, model),
+            self._open(
+                name,
+                "dense",
+                sizes,
+                dtype,
+                optimizer,
+                init,
+                model=model,
+                clip=clip,
+                nonfinite=nonfinite,
+            ),
             self._current,
         )
 
@@ -148,7 +200,7 @@ class Job:
         dtype: str,
         optimizer: Optimizer | None,
         init: Init | None,
-        model: bool,
+        **policies: Any,
     ) -> TableSpec:
         spec = TableSpec(
             name=name,
@@ -158,7 +210,7 @@ class Job:
             optimizer=optimizer or Sgd(),
             init=init or Zeros(),
             seed=self.seed,
-            model=model,
+            **policies,
         )
         self._client.open(spec)
         return spec

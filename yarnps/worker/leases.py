@@ -41,6 +41,9 @@ class Held:
     revoked: bool = False
     done: bool = False
 
+    def __str__(self) -> str:
+        return f"split {self.split.id} of epoch {self.epoch}, {self.phase}"
+
     @classmethod
     def from_pb(cls, lease: pb.Lease) -> Held:
         return cls(

@@ -93,6 +93,7 @@ class DataLoop:
     def on_grant(self, grant: pb.Grant) -> None:
         with self._lock:
             for lease in self._leases.granted(grant):
+                log.info("leased: %s", lease)
                 self.input = lease.input
                 self._feed.add(lease)
         self._client.wake()
@@ -370,6 +371,7 @@ class DataLoop:
     def _split_ended(self, parsed: Parsed) -> None:
         lease = parsed.lease
         if parsed.error is None:
+            log.info("done: %s, %d rows", lease, lease.rows)
             lease.done = True
             lease.bytes = lease.bytes or lease.split.length
             self._say_progress(lease, self._sums if self._sums_of is lease else None)

@@ -116,6 +116,30 @@ class Table:
         batch.pushes.append(call)
         return call
 
+    def _announces(self, call: Call) -> bool:
+        """Whether the call names all shards, also those that it has nothing for.
+
+        Inside a batch their marks move on; and an optimizer that counts its steps counts the same
+        in every shard.
+        """
+        if call.header.flags & Flag.LEASED:
+            return True
+        return call.header.op != Op.ASSIGN and self.spec.optimizer.counts_steps
+
+    def _limited(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The values of one push, with their norm limited if the table says so.
+
+        NaN and infinity go on as they are: what is done about them is the servers' to say.
+        """
+        limit = None if self.spec.clip is None else self.spec.clip.norm
+        if limit is None:
+            return values
+        norm = float(np.sqrt(np.square(values, dtype=np.float64).sum()))
+        if not limit < norm < np.inf:
+            return values
+        limited: NDArray[Any] = values * self._dtype.type(limit / norm)
+        return limited
+
     def size(self) -> Future:
         """Rows on all servers (dense: elements). The answer is an int64 array of one number."""
         total = np.zeros(1, np.int64)
@@ -161,7 +185,7 @@ class SparseTable(Table):
         self._client.submit(call, self._parts(wanted, None))
         return Future(self._client, call, rows, self._shape(len(wanted)))
 
-    def push(self, keys: ArrayLike, values: ArrayLike) -> Future:
+    def push(self, keys: ArrayLike, values: ArrayLike, *, distinct: bool = False) -> Future:
         """Send gradients (for an `Add` table: what to add).
 
         Parameters
@@ -169,6 +193,9 @@ class SparseTable(Table):
         keys : array-like of int64, shape (n,)
             A repeated key counts as one whose values are the sum.
         values : array-like, shape (n,) when dim is 1, otherwise (n, dim)
+        distinct : bool
+            No key is repeated, says the caller: nobody looks then. What a repeated one would do is
+            not defined. Only worth it for keys that are not in increasing order.
 
         Returns
         -------
@@ -176,10 +203,10 @@ class SparseTable(Table):
             Done when every server has applied it. Inside ``with batch:`` nobody needs to wait:
             the end of the block does.
         """
-        unique, rows = self._summed(keys, values)
+        unique, rows = self._summed(keys, values, distinct)
+        rows = self._limited(rows)
         call = self._write(Op.PUSH)
-        announce = bool(call.header.flags & Flag.LEASED)
-        self._client.submit(call, self._parts(unique, rows, announce=announce))
+        self._client.submit(call, self._parts(unique, rows, announce=self._announces(call)))
         return Future(self._client, call, None, None)
 
     def push_pull(self, keys: ArrayLike, values: ArrayLike) -> Future:
@@ -190,10 +217,10 @@ class SparseTable(Table):
             raise InputError(
                 f"push_pull to table {self.name} with repeated keys", "push and pull apart"
             )
+        rows = self._limited(rows)
         out = self._out(None, len(wanted))
         call = self._write(Op.PUSH_PULL, out)
-        announce = bool(call.header.flags & Flag.LEASED)
-        self._client.submit(call, self._parts(wanted, rows, announce=announce))
+        self._client.submit(call, self._parts(wanted, rows, announce=self._announces(call)))
         return Future(self._client, call, out, self._shape(len(wanted)))
 
     def assign(self, keys: ArrayLike, values: ArrayLike) -> Future:
@@ -204,8 +231,7 @@ class SparseTable(Table):
             wanted, last = np.unique(wanted[::-1], return_index=True)
             rows = np.ascontiguousarray(rows[::-1][last])
         call = self._write(Op.ASSIGN)
-        announce = bool(call.header.flags & Flag.LEASED)
-        self._client.submit(call, self._parts(wanted, rows, announce=announce))
+        self._client.submit(call, self._parts(wanted, rows, announce=self._announces(call)))
         return Future(self._client, call, None, None)
 
     def contains(self, keys: ArrayLike) -> Future:
@@ -268,11 +294,13 @@ class SparseTable(Table):
             )
         return rows.reshape(count, self.spec.dim)
 
-    def _summed(self, keys: ArrayLike, values: ArrayLike) -> tuple[Int64s, NDArray[Any]]:
-        """Each key once, in order, with the sum of its rows."""
+    def _summed(
+        self, keys: ArrayLike, values: ArrayLike, distinct: bool
+    ) -> tuple[Int64s, NDArray[Any]]:
+        """Each key once, with the sum of its rows."""
         wanted = self._keys(keys)
         rows = self._rows(values, len(wanted))
-        if strictly_increasing(wanted):
+        if distinct or strictly_increasing(wanted):
             return wanted, rows
         unique, places = np.unique(wanted, return_inverse=True)
         summed = np.zeros((len(unique), self.spec.dim), self._dtype)
@@ -342,14 +370,16 @@ class DenseTable(Table):
             raise InputError(
                 f"values for table {self.name} have shape {sent.shape}", f"they need {shape}"
             )
+        if op == Op.PUSH:
+            sent = self._limited(sent)
         call = self._write(op, flags=kind_of(self.spec, ranges=rows is not None))
         router = self._client.router
         flat = sent.reshape(-1)
         if rows is None:
             self._client.submit(call, router.dense(self.spec, flat))
         else:
-            announce = bool(call.header.flags & Flag.LEASED)
-            self._client.submit(call, router.ranges(self.spec, first, end, flat, announce=announce))
+            parts = router.ranges(self.spec, first, end, flat, announce=self._announces(call))
+            self._client.submit(call, parts)
         return Future(self._client, call, None, None)
 
     def _range(self, rows: tuple[int, int] | None) -> tuple[int, int, tuple[int, ...]]:
