@@ -71,6 +71,6 @@ def clipped(clip: Clip, grads: NDArray[Any]) -> NDArray[Any]:
         grads = np.clip(grads, -clip.value, clip.value)
     if clip.row_norm is not None and len(grads):
         norms = np.sqrt(np.square(grads, dtype=np.float64).sum(axis=1, keepdims=True))
-        factors = np.minimum(1.0, clip.row_norm / np.maximum(norms, np.finfo(np.float64).tiny))
+        factors = clip.row_norm / np.maximum(norms, clip.row_norm)
         grads = grads * factors.astype(grads.dtype)
     return grads
