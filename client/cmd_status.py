@@ -12,7 +12,7 @@ from yarnps._errors import ClusterError
 from yarnps.client import clusters, exits, job
 from yarnps.client.cmd_attach import JOB_DIR
 from yarnps.client.follow import event_line, report_line
-from yarnps.client.output import OUTPUT, clock, count, duration, print_json, size, table
+from yarnps.client.output import OUTPUT, clock, count, duration, print_json, size
 
 if TYPE_CHECKING:
     from yarnps.status import Status
@@ -121,6 +121,10 @@ def describe(status: Status, *, live: bool) -> str:
     if p.bad_records or p.skipped_splits:
         left_out = f"{count(p.bad_records)} records, {p.skipped_splits} splits"
         facts.append(("left out", left_out))
+    for process in status.processes:
+        for table in process.tables:
+            if table.losses:
+                facts.append((f"table {table.name}", f"{table.losses} on server {process.rank}"))
     if status.restarts or status.am_restarts:
         facts.append(("restarts", f"{status.restarts} of roles, {status.am_restarts} of the AM"))
     lines += ["", *(f"{name + ':':<15}{value}" for name, value in facts)]

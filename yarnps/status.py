@@ -66,6 +66,28 @@ class TableInfo:
     name: str
     rows: int
     bytes: int
+    ignored: int = 0  # new rows for which there was no memory
+    evicted: int = 0  # rows that made room for others
+    expired: int = 0  # rows that were not pushed for too long
+    waiting: int = 0  # keys not yet seen often enough for a row
+    nonfinite: int = 0  # rows of gradients with NaN or infinity in them
+
+    def __add__(self, other: TableInfo) -> TableInfo:
+        """The same table on two servers."""
+        mine, theirs = dataclasses.astuple(self)[1:], dataclasses.astuple(other)[1:]
+        return TableInfo(self.name, *(a + b for a, b in zip(mine, theirs, strict=True)))
+
+    @property
+    def losses(self) -> str:
+        """What the table's policies have cost, in words; empty: nothing."""
+        words = {
+            "ignored": self.ignored,
+            "evicted": self.evicted,
+            "expired": self.expired,
+            "not admitted": self.waiting,
+            "with NaN or infinity": self.nonfinite,
+        }
+        return ", ".join(f"{number:,} {word}" for word, number in words.items() if number)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Telemetry:
             rows_per_s=stats.rows_per_s,
             idle_s=stats.idle_s,
             duplicates=stats.duplicates,
-            tables=tuple(TableInfo(t.name, t.rows, t.bytes) for t in stats.tables),
+            tables=tuple(_table(table) for table in stats.tables),
         )
 
     def rate(self, rows_per_s: float, now: float) -> None:
@@ -76,3 +76,16 @@ class Telemetry:
     def rate_points(self) -> tuple[Point, ...]:
         """The job's rate over time."""
         return tuple(self._rate)
+
+
+def _table(stats: pb.TableStats) -> TableInfo:
+    return TableInfo(
+        name=stats.name,
+        rows=stats.rows,
+        bytes=stats.bytes,
+        ignored=stats.ignored,
+        evicted=stats.evicted,
+        expired=stats.expired,
+        waiting=stats.waiting,
+        nonfinite=stats.nonfinite,
+    )

@@ -137,9 +137,8 @@ def _process(machine: JobMachine, telemetry: Telemetry, row: Process, now: float
         return row
     tables: dict[str, TableInfo] = {}
     for table in (t for f in figures for t in f.tables):
-        known = tables.get(table.name, TableInfo(table.name, 0, 0))
-        rows, size = known.rows + table.rows, known.bytes + table.bytes
-        tables[table.name] = TableInfo(table.name, rows, size)
+        known = tables.get(table.name)
+        tables[table.name] = table if known is None else known + table
     worker = row.role == "worker"
     return dataclasses.replace(
         row,

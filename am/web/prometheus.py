@@ -123,10 +123,18 @@ def _processes(processes: Sequence[Process]) -> Iterator[Metric]:
 
 def _tables(processes: Sequence[Process]) -> Iterator[Metric]:
     labels = ["server", "table"]
-    rows = GaugeMetricFamily("yarnps_table_rows", "Rows of a table on a server.", labels=labels)
-    size = GaugeMetricFamily("yarnps_table_bytes", "Memory of a table on a server.", labels=labels)
-    for process in processes:
-        for table in process.tables:
-            rows.add_metric([str(process.rank), table.name], table.rows)
-            size.add_metric([str(process.rank), table.name], table.bytes)
-    yield from (rows, size)
+    gauges = {
+        "rows": "Rows of a table on a server.",
+        "bytes": "Memory of a table on a server.",
+        "ignored": "New rows of a table for which there was no memory.",
+        "evicted": "Rows of a table that made room for others.",
+        "expired": "Rows of a table that were not pushed for too long.",
+        "waiting": "Keys of a table that were not yet seen often enough for a row.",
+        "nonfinite": "Rows of gradients for a table with NaN or infinity in them.",
+    }
+    for field, text in gauges.items():
+        family = GaugeMetricFamily(f"yarnps_table_{field}", text, labels=labels)
+        for process in processes:
+            for table in process.tables:
+                family.add_metric([str(process.rank), table.name], getattr(table, field))
+        yield family

@@ -124,5 +124,20 @@ function work(process) {
 }
 
 function tables(list) {
-  return list.map((t) => `${t.name}: ${short(t.rows)} rows, ${bytes(t.bytes)}`).join("; ");
+  return list
+    .map((t) => `${t.name}: ${short(t.rows)} rows, ${bytes(t.bytes)}${losses(t)}`)
+    .join("; ");
+}
+
+// What the table's policies have cost, as in `yarnps status`.
+function losses(table) {
+  const words = [
+    [table.ignored, "ignored"],
+    [table.evicted, "evicted"],
+    [table.expired, "expired"],
+    [table.waiting, "not admitted"],
+    [table.nonfinite, "with NaN or infinity"],
+  ];
+  const found = words.filter(([n]) => n).map(([n, word]) => `${short(n)} ${word}`);
+  return found.length ? ` (${found.join(", ")})` : "";
 }

@@ -357,14 +357,24 @@ class Stats(_message.Message):
     def __init__(self, clock: _Optional[int] = ..., rows_per_s: _Optional[float] = ..., idle_s: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[TableStats, _Mapping]]] = ..., pushes: _Optional[int] = ..., pulls: _Optional[int] = ..., duplicates: _Optional[int] = ...) -> None: ...
 
 class TableStats(_message.Message):
-    __slots__ = ("name", "rows", "bytes")
+    __slots__ = ("name", "rows", "bytes", "ignored", "evicted", "expired", "waiting", "nonfinite")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_FIELD_NUMBER: _ClassVar[int]
+    EVICTED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    NONFINITE_FIELD_NUMBER: _ClassVar[int]
     name: str
     rows: int
     bytes: int
-    def __init__(self, name: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    ignored: int
+    evicted: int
+    expired: int
+    waiting: int
+    nonfinite: int
+    def __init__(self, name: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., ignored: _Optional[int] = ..., evicted: _Optional[int] = ..., expired: _Optional[int] = ..., waiting: _Optional[int] = ..., nonfinite: _Optional[int] = ...) -> None: ...
 
 class SaveDone(_message.Message):
     __slots__ = ("cut", "error", "files", "seconds")

@@ -17,6 +17,7 @@ from yarnps.protocol.channel import RoleChannel
 from yarnps.protocol.settings import EngineSettings
 from yarnps.server.clocks import Clocks
 from yarnps.server.loading import load_shards
+from yarnps.server.memory import Watch, resident, table_limit
 from yarnps.server.saving import Export, Save, Task
 from yarnps.server.service import Reply, Service
 from yarnps.server.store import Store
@@ -79,6 +80,7 @@ class ServerProcess:
         self._next_stats = 0.0
         self._unheard_until = 0.0
         self._ready = pb.ServerReady()
+        self._watch = Watch()
 
     # ------------------------------------------------------------------ start
 
@@ -103,7 +105,7 @@ class ServerProcess:
         self._unheard_until = time.monotonic() + _UNHEARD_S
         self._ready = pb.ServerReady(address=address, loaded_cut=loaded)
         self._channel.send(pb.FromRole(server_ready=self._ready))
-        self._service.store.set_memory_limit(self._memory_limit())
+        self._service.store.memory_limit = self._memory_limit()
         for message in self._told_early:
             for reply in self._told(message):
                 _send(router, reply)
@@ -133,7 +135,10 @@ class ServerProcess:
     def _memory_limit(self) -> int | None:
         """Bytes for tables: a share of this process's part of its container's memory."""
         memory = os.environ.get(MEMORY)
-        return int(int(memory) * self._settings.table_memory) if memory else None
+        if not memory:
+            return None
+        loaded = sum(table.nbytes for table in self._service.store.tables.values())
+        return table_limit(int(memory), self._settings.table_memory, resident() - loaded)
 
     # ------------------------------------------------------------------ the loop
 
@@ -185,9 +190,11 @@ class ServerProcess:
             pulls=self._service.counts.pulls,
             duplicates=self._service.store.duplicates,
         )
-        for name, rows, size in self._service.table_sizes():
-            stats.tables.add(name=name, rows=rows, bytes=size)
+        stats.tables.extend(self._service.table_stats())
         self._channel.send(pb.FromRole(stats=stats))
+        store = self._service.store
+        for text in self._watch.look(store.tables.values(), store.memory_limit):
+            self._channel.send(pb.FromRole(event=pb.RoleEvent(name="tables", text=text)))
         return self._service.expire(now) + self._service.open_gate()
 
     # ------------------------------------------------------------------ tasks beside the requests

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from yarnps.protocol import wire
 from yarnps.protocol.shards import Int64s, Sections
 from yarnps.protocol.tables import WhenFull
-from yarnps.server import kernels
+from yarnps.server import kernels, updates
 
 # Fullest segment before it grows: an absent key is found to be absent after 1 / (1 - x)² probes.
 _FULLEST = 0.85
@@ -339,6 +339,13 @@ class Segments:
         self.losses.expired += self.keep(
             place, lambda block: np.asarray(self.stamps(block) >= before)
         )
+
+    def older(self, rows: Int64s, before: int) -> Bools:
+        """Which rows were last used before a clock."""
+        stamps = np.empty((len(rows), 1), np.uint32)
+        updates.gather(rows + self._stamp_offset, stamps)
+        old: Bools = (stamps[:, 0] < max(before, 0)) & (rows != self.none)
+        return old
 
     def write(self, rows: Int64s, values: NDArray[Any]) -> None:
         """Set rows; stamps stay."""

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from yarnps._errors import InputError
+from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
 from yarnps.protocol.shards import Sections
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
 from yarnps.server.clocks import Clocks
-from yarnps.server.dense import DenseTable
-from yarnps.server.sparse import SparseTable
 from yarnps.server.store import Store
 
 log = logging.getLogger(__name__)
@@ -326,10 +325,21 @@ class Service:
         """Pulls that wait for the gate."""
         return len(self._parked)
 
-    def table_sizes(self) -> list[tuple[str, int, int]]:
-        """Name, rows and bytes of every table."""
-        tables: list[SparseTable | DenseTable] = list(self.store.tables.values())
-        return [(table.spec.name, table.rows, table.nbytes) for table in tables]
+    def table_stats(self) -> list[pb.TableStats]:
+        """What there is to say about every table."""
+        return [
+            pb.TableStats(
+                name=table.spec.name,
+                rows=table.rows,
+                bytes=table.nbytes,
+                ignored=table.losses.ignored,
+                evicted=table.losses.evicted,
+                expired=table.losses.expired,
+                waiting=table.waiting,
+                nonfinite=table.nonfinite,
+            )
+            for table in self.store.tables.values()
+        ]
 
 
 _DTYPES = {

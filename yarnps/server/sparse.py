@@ -155,9 +155,15 @@ class SparseTable:
 
     # ------------------------------------------------------------------ requests
 
-    def pull(self, keys: Int64s, sections: Sections) -> NDArray[Any]:
-        """Weights of keys; of those without a row the initial values. No row is made."""
-        rows, missing = self._segments.find(keys, sections)
+    def pull(self, keys: Int64s, sections: Sections, *, clock: int = 0) -> NDArray[Any]:
+        """Weights of keys; of those without a row the initial values. No row is made.
+
+        Parameters
+        ----------
+        clock
+            Of the pull: a row that has expired by then is none.
+        """
+        rows, missing = self._find(keys, sections, clock)
         out = np.empty((len(keys), self.dim), self.dtype)
         self._kernels.pull_rows(rows, out)
         if missing and self._initial[0] != kernels.ZEROS:
@@ -193,6 +199,8 @@ class SparseTable:
         self.nonfinite += found.nonfinite
         if found.skipped is not None:
             keys, sections, grads = _only(~found.skipped, keys, sections, grads)
+        if self.spec.expire is not None:
+            self._expire_named(keys, sections, clock)
         if self._candidates is not None:
             admitted = self._admit(keys, sections, clock, room)
             if admitted is not None:
@@ -219,9 +227,9 @@ class SparseTable:
         there = rows != self._segments.none
         self._segments.write(rows[there], self.states_of(weights[there]))
 
-    def contains(self, keys: Int64s, sections: Sections) -> NDArray[np.uint8]:
+    def contains(self, keys: Int64s, sections: Sections, *, clock: int = 0) -> NDArray[np.uint8]:
         """1 for every key that has a row."""
-        rows, _ = self._segments.find(keys, sections)
+        rows, _ = self._find(keys, sections, clock)
         found: NDArray[np.uint8] = (rows != self._segments.none).astype(np.uint8)
         return found
 
@@ -379,6 +387,29 @@ class SparseTable:
         admitted: Bools = ~absent
         admitted[absent] = enough
         return admitted
+
+    def _find(self, keys: Int64s, sections: Sections, clock: int) -> tuple[Int64s, int]:
+        """Rows of keys, without those that have expired, and how many have none."""
+        rows, missing = self._segments.find(keys, sections)
+        if self.spec.expire is not None:
+            old = self._segments.older(rows, clock - self.spec.expire)
+            rows[old] = self._segments.none
+            missing += int(old.sum())
+        return rows, missing
+
+    def _expire_named(self, keys: Int64s, sections: Sections, clock: int) -> None:
+        """Forget what has expired where a push is about to find it: when exactly the segments
+        are looked through makes no difference to anybody then."""
+        assert self.spec.expire is not None
+        before = clock - self.spec.expire
+        for segments in (self._segments, self._candidates):
+            if segments is not None:
+                rows, _ = segments.find(keys, sections)
+                old = segments.older(rows, before)
+                if old.any():
+                    numbers = np.repeat(np.arange(len(sections)), sections[:, 1])
+                    for shard in sections[np.unique(numbers[old]), 0]:
+                        segments.expire(int(self._places[shard]), before)
 
     def _expire(self, clock: int) -> None:
         if self.spec.expire is None:

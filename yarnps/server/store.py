@@ -43,7 +43,7 @@ class Store:
     Attributes
     ----------
     clock
-        The highest clock of any push so far; saved with the tables.
+        The highest clock of any push or pull so far; saved with the tables.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Store:
         self.duplicates = 0
         self.clock = 0
         self._prepared_rows: PreparedRows | None = None
-        self._memory_limit: int | None = None
+        self.memory_limit: int | None = None  # bytes that tables may take; None: any
         self._dedupe = dedupe
 
     def prepare(self, rows: PreparedRows) -> None:
@@ -76,11 +76,12 @@ class Store:
         Raises
         ------
         WireError
-            It exists with other settings.
+            It exists with other settings, or there is no memory for it.
         """
         number = wire.table_id(spec.name)
         table = self.tables.get(number)
         if table is None:
+            self._check_room(spec)
             table = (SparseTable if spec.kind == "sparse" else DenseTable)(spec, self.places)
             table.warm()
             if self._prepared_rows is not None:
@@ -93,6 +94,20 @@ class Store:
             )
         return table
 
+    def _check_room(self, spec: TableSpec) -> None:
+        """A dense table takes all its memory at once: say so if there is too little."""
+        if spec.kind == "sparse" or self.room is None:
+            return
+        bounds = DenseTable.bounds_of(spec, self.shards)
+        elements = int(np.diff(bounds)[self.owned].sum())
+        need = elements * spec.itemsize * spec.optimizer.states
+        if need > self.room:
+            raise WireError(
+                Code.TABLE_FULL,
+                f"table {spec.name} needs {need:,} bytes on this server, {max(self.room, 0):,} "
+                "are left for tables: give the servers more memory, or ask for more servers",
+            )
+
     def table(self, header: Header) -> Table:
         """The table that a message is for."""
         table = self.tables.get(header.table)
@@ -102,16 +117,12 @@ class Store:
             )
         return table
 
-    def set_memory_limit(self, limit: int | None) -> None:
-        """Bytes that tables may take; None: no limit."""
-        self._memory_limit = limit
-
     @property
     def room(self) -> int | None:
         """Bytes left for tables."""
-        if self._memory_limit is None:
+        if self.memory_limit is None:
             return None
-        return self._memory_limit - sum(table.nbytes for table in self.tables.values())
+        return self.memory_limit - sum(table.nbytes for table in self.tables.values())
 
     # ------------------------------------------------------------------ sections of a message
 
@@ -175,7 +186,8 @@ class Store:
         table = self.table(message.header)
         if isinstance(table, DenseTable):
             return table.pull(self._stretches(table, message, sections))
-        return table.pull(self._keys(message, sections), sections)
+        clock = self._clock_of(message.header)
+        return table.pull(self._keys(message, sections), sections, clock=clock)
 
     def push(self, message: Message, sections: Sections) -> None:
         """Apply a push to those of its shards that have not applied it yet."""
@@ -242,7 +254,7 @@ class Store:
         return sparse
 
     def _clock_of(self, header: Header) -> int:
-        """The clock of a push; one outside a batch counts as made at the highest so far."""
+        """The clock of a message; one outside a batch counts as made at the highest so far."""
         if header.clock != wire.NO_CLOCK:
             self.clock = max(self.clock, header.clock)
             return header.clock
@@ -295,7 +307,8 @@ class Store:
         table = self.table(message.header)
         if isinstance(table, DenseTable):
             raise WireError(Code.UNSUPPORTED, f"table {table.spec.name} is dense: it has all rows")
-        return table.contains(self._keys(message, sections), sections)
+        clock = self._clock_of(message.header)
+        return table.contains(self._keys(message, sections), sections, clock=clock)
 
     def rows_of(self, header: Header, sections: Sections) -> tuple[Int64s, NDArray[Any]]:
         """Keys and weights of all rows of the shards named."""
