@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import suppress
 from typing import Any
 
+from yarnps import data
 from yarnps._errors import YarnpsError
 from yarnps.am.config import Config
 from yarnps.am.inputs import Broken, Listed
@@ -16,6 +18,14 @@ from yarnps.files import open_files
 from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, CUTS, MANIFEST, JobDir
 
 logger = logging.getLogger(__name__)
+
+
+def import_readers(config: Config) -> None:
+    """Import what the listing needs; while this runs nothing else may import."""
+    data.import_readers(data.DataSettings.from_block(config.block))
+    for address in (*config.block.data.train, *(config.block.data.test or ())):
+        with suppress(YarnpsError):  # said when it is listed
+            open_files(address)
 
 
 def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broken:

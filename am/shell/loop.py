@@ -75,6 +75,7 @@ class Shell:
         self._journal: Journal | None = None
         self._links: dict[str, Link] = {}
         self._over = asyncio.Event()
+        self._imported = asyncio.Event()
         self._pushed = asyncio.Event()
         self._ticker = Ticker.from_environment()
         self._am_restarts = 0
@@ -158,6 +159,8 @@ class Shell:
     async def _open_page(self) -> None:
         if not self._returning:
             await self._training_begins(PAGE_AFTER_S)
+            # Two threads that import at the same time may wait for each other (Python 3.11).
+            await self._imported.wait()
         url = await self._addresses.open_page(self.status)
         self._log(Log("page", f"the page is at {url}"), time.time())
 
@@ -176,6 +179,8 @@ class Shell:
             await self._list_input()
 
     async def _list_input(self) -> None:
+        await asyncio.to_thread(chores.import_readers, self.config)
+        self._imported.set()
         resume = self.config.attempt > 1
         listed = await asyncio.to_thread(chores.list_all, self.config, self.job_dir, resume=resume)
         self.feed(listed)

@@ -6,7 +6,9 @@ nothing else: not of who reads, how often, or in what pieces the file system han
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +41,19 @@ def source_of(settings: DataSettings, *, need_label: bool = True) -> Source:
     from ._parquet import parquet_source
 
     return parquet_source(need_label)
+
+
+def import_readers(settings: DataSettings) -> None:
+    """Import all that listing and reading this format needs.
+
+    Whoever reads in a thread calls this first, while no other thread runs: two threads that import
+    at the same time may wait for each other for ever (Python 3.11). Modules that are missing are
+    named later, by whoever needs them.
+    """
+    source_of(settings)
+    if settings.format == "parquet":
+        with suppress(ImportError):
+            importlib.import_module("pyarrow.parquet")
 
 
 def read_batches(

@@ -299,18 +299,16 @@ class Job:
             yield batch
 
     def _reader(self) -> Any:
-        @functools.cache
-        def settings() -> Any:
-            from yarnps.data import DataSettings
+        # Here and not in the thread that reads.
+        from yarnps.data import DataSettings, Split, import_readers, read_batches
 
-            return DataSettings.from_job_json(self._begin.job_json)
+        settings = DataSettings.from_job_json(self._begin.job_json)
+        import_readers(settings)
 
         def read(lease: Held) -> Iterator[Any]:
-            from yarnps.data import Split, read_batches
-
             return read_batches(
                 Split.from_pb(lease.split),
-                settings(),
+                settings,
                 epoch=lease.epoch,
                 from_batch=lease.batches,
                 shuffle=lease.phase == "train",
