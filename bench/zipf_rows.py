@@ -45,7 +45,8 @@ class Made(NamedTuple):
 
 def make(folder: Path, rows: int, test_rows: int = 100_000) -> Made:
     """Write the task, unless it is there."""
-    made = Made(*(folder / name for name in ("train.svm", "test.svm", "train.vw", "test.vw")), 0.0)
+    train, test = folder / "train.svm", folder / "test.svm"
+    made = Made(train, test, train.with_suffix(".vw"), test.with_suffix(".vw"), 0.0)
     done = folder / f"DONE-{rows}-{test_rows}"
     if not done.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,9 @@ import numpy.typing as npt
 import pytest
 
 from yarnps._errors import DataError
-from yarnps.apps.ftrl import BIAS, Labels, Model, optimizer, probabilities
+from yarnps.apps._features import BIAS, FeatureMap, Labels, probabilities
+from yarnps.apps._rows import Entries
+from yarnps.apps.ftrl import Model, optimizer
 from yarnps.spec import FtrlParams
 
 PLACE = "split 3, batch 5 of the train input"
@@ -19,7 +21,7 @@ def labels(*values: float) -> npt.NDArray[np.float32]:
 
 @pytest.mark.parametrize("negative", [0, -1])
 def test_both_ways_to_label(negative: int) -> None:
-    check = Labels()
+    check = Labels("ftrl")
     assert check.positive(labels(1, negative, 1), PLACE).tolist() == [True, False, True]
     assert check.positive(labels(negative, negative), PLACE).tolist() == [False, False]
     assert check.positive(labels(1, 1), PLACE).tolist() == [True, True]
@@ -28,7 +30,7 @@ def test_both_ways_to_label(negative: int) -> None:
 @pytest.mark.parametrize("bad", [2, 0.5, -2, float("nan"), float("inf")])
 @pytest.mark.parametrize("before", [(), (0, 1), (-1, 1)])
 def test_a_wrong_label_is_named_with_its_place(bad: float, before: tuple[float, ...]) -> None:
-    check = Labels()
+    check = Labels("ftrl")
     if before:
         check.positive(labels(*before), PLACE)
     with pytest.raises(DataError) as caught:
@@ -38,7 +40,7 @@ def test_a_wrong_label_is_named_with_its_place(bad: float, before: tuple[float, 
 
 
 def test_0_and_minus_1_do_not_go_together() -> None:
-    check = Labels()
+    check = Labels("ftrl")
     check.positive(labels(0, 1), PLACE)
     with pytest.raises(DataError, match="labels 0 and -1 are both in the input"):
         check.positive(labels(1, -1), PLACE)
@@ -49,48 +51,56 @@ INDPTR = np.array([0, 2, 2, 4], np.int64)
 VALUES = np.array([1, 2, 0.5, -1], np.float32)
 
 
+def entries_of(model: Model) -> tuple[list[int], Entries]:
+    features = model.features(KEYS)
+    return features.keys.tolist(), Entries(INDPTR, features.places, VALUES)
+
+
 def test_the_bias_is_a_key_of_its_own() -> None:
-    inputs = Model(FtrlParams()).inputs(KEYS)
-    assert inputs.features.keys.tolist() == [BIAS, 9, -4, 0]
+    model = Model(FtrlParams())
+    keys, entries = entries_of(model)
+    assert keys == [BIAS, 9, -4, 0]
     weights = np.array([0.25, 1000, 10, 100], np.float32)
-    scores = inputs.logits(INDPTR, VALUES, weights)
+    scores = model.scores(entries, weights)
     assert scores.tolist() == [1000 + 20 + 0.25, 0.25, 500 - 100 + 0.25]
     errors = np.array([0.5, -0.25, 1.0])
-    assert inputs.gradient(INDPTR, VALUES, errors).tolist() == [1.25, 1.0, 1.0, -1.0]
+    assert model.gradient(entries, errors, 4).tolist() == [1.25, 1.0, 1.0, -1.0]
 
 
 def test_without_a_bias() -> None:
-    inputs = Model(FtrlParams(bias=False)).inputs(KEYS)
-    assert inputs.features.keys.tolist() == [9, -4, 0]
-    scores = inputs.logits(INDPTR, VALUES, np.array([1000, 10, 100], np.float32))
+    model = Model(FtrlParams(bias=False))
+    keys, entries = entries_of(model)
+    assert keys == [9, -4, 0]
+    scores = model.scores(entries, np.array([1000, 10, 100], np.float32))
     assert scores.tolist() == [1020, 0, 400]
 
 
 def test_hashed_ids_are_buckets_and_meet_in_them() -> None:
-    inputs = Model(FtrlParams(hash_buckets=2)).inputs(np.arange(100, dtype=np.int64))
-    assert inputs.features.keys.tolist() == [BIAS, 1, 0]
+    features = FeatureMap("ftrl", 2, bias=True)(np.arange(100, dtype=np.int64))
+    assert features.keys.tolist() == [BIAS, 1, 0]
 
 
 def test_a_feature_cannot_be_the_bias() -> None:
     keys = np.array([3, BIAS], np.int64)
     with pytest.raises(DataError, match=f"feature id {BIAS} is in the input"):
-        Model(FtrlParams()).inputs(keys)
-    assert Model(FtrlParams(bias=False)).inputs(keys).features.keys.tolist() == [3, BIAS]
-    hashed = Model(FtrlParams(hash_buckets=10)).inputs(keys).features.keys
+        FeatureMap("ftrl", None, bias=True)(keys)
+    assert FeatureMap("ftrl", None, bias=False)(keys).keys.tolist() == [3, BIAS]
+    hashed = FeatureMap("ftrl", 10, bias=True)(keys).keys
     assert hashed[0] == BIAS and (hashed[1:] >= 0).all()
 
 
 def test_the_gradient_is_that_of_the_summed_log_loss() -> None:
-    inputs = Model(FtrlParams()).inputs(KEYS)
+    model = Model(FtrlParams())
+    _, entries = entries_of(model)
     positive = np.array([True, False, False])
     weights = np.array([0.3, -0.7, 0.2, 0.4], np.float32)
 
     def loss(w: npt.NDArray[np.float64]) -> float:
-        scores = inputs.logits(INDPTR, VALUES, w)
+        scores = model.scores(entries, w)
         return float(np.logaddexp(0, np.where(positive, -scores, scores)).sum())
 
-    errors = probabilities(inputs.logits(INDPTR, VALUES, weights)) - positive
-    found = inputs.gradient(INDPTR, VALUES, errors)
+    errors = probabilities(model.scores(entries, weights)) - positive
+    found = model.gradient(entries, errors, 4)
     step = 1e-6
     for i, slope in enumerate(found):
         moved = np.zeros(4)

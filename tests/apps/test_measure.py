@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from yarnps.apps._measure import Measure, exact_auc
-from yarnps.apps.ftrl import probabilities
+from yarnps.apps._features import probabilities
+from yarnps.apps._measure import ClassMeasure, exact_auc
 
 
 @pytest.mark.parametrize("digits", [1, 3, 17])  # with few digits many rows are tied
@@ -28,7 +28,7 @@ def test_batches_add_up(exact_rows: int, within: float) -> None:
     rng = np.random.default_rng(8)
     scores = rng.normal(size=5000)
     labels = np.where(rng.random(5000) < probabilities(scores), 1, -1).astype(np.float32)
-    measure = Measure(exact_rows)
+    measure = ClassMeasure(exact_rows)
     for i in range(0, 5000, 700):
         measure.add(scores[i : i + 700], labels[i : i + 700])
     found = measure.metrics()
@@ -38,7 +38,7 @@ def test_batches_add_up(exact_rows: int, within: float) -> None:
 
 
 def test_rows_without_a_label_do_not_count() -> None:
-    measure = Measure()
+    measure = ClassMeasure()
     measure.add(np.array([1.0, 5.0, -1.0]), np.array([1, np.nan, 0], np.float32))
     assert measure.rows == 2
     assert measure.metrics()["auc"] == 1.0
@@ -46,13 +46,13 @@ def test_rows_without_a_label_do_not_count() -> None:
 
 
 def test_no_label_at_all_is_no_metric() -> None:
-    measure = Measure()
+    measure = ClassMeasure()
     measure.add(np.array([1.0]), np.array([np.nan], np.float32))
     assert (measure.metrics(), measure.note()) == ({}, "")
 
 
 def test_labels_of_other_classes_are_said() -> None:
-    measure = Measure()
+    measure = ClassMeasure()
     measure.add(np.array([1.0, 2.0]), np.array([0, 1], np.float32))
     measure.add(np.array([1.0, 2.0]), np.array([1, 3], np.float32))
     assert measure.metrics() == {}

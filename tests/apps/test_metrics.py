@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from yarnps.apps.metrics import binary_sums, finish
+from yarnps.apps.metrics import binary_sums, finish, squared_sums
 
 ROWS = 40_000
 Array = npt.NDArray[np.float64]
@@ -109,3 +109,21 @@ def test_sums_stay_small() -> None:
 def test_lengths_must_agree() -> None:
     with pytest.raises(ValueError, match="2 logits for 1 labels"):
         binary_sums([0.0, 1.0], [1])
+
+
+def test_errors_of_a_regression_add_up() -> None:
+    rng = np.random.default_rng(4)
+    labels = rng.normal(size=1000)
+    predictions = labels + rng.normal(size=1000)
+    total: dict[str, Array] = {}
+    for part in np.array_split(np.arange(1000), 7):
+        for name, values in squared_sums(predictions[part], labels[part]).items():
+            total[name] = total[name] + values if name in total else values
+    missed = predictions - labels
+    assert finish(total) == pytest.approx(
+        {"rmse": np.sqrt((missed**2).mean()), "mae": np.abs(missed).mean()}, rel=1e-12
+    )
+
+
+def test_errors_of_no_rows_are_not_defined() -> None:
+    assert finish(squared_sums([], [])) == {}

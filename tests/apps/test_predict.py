@@ -11,7 +11,7 @@ import pytest
 from model_folders import write_model, write_part
 
 from yarnps._errors import DataError, InputError
-from yarnps.apps.ftrl import BIAS
+from yarnps.apps._features import BIAS
 from yarnps.apps.predict import predict
 from yarnps.data import hash64
 from yarnps.protocol.tables import TableSpec

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from yarnps.apps._rows import Features, Uniquer, bucketed, gradient, logits
+from yarnps.apps._rows import Entries, Features, Uniquer, bucketed, gradient, logits
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 Ints = npt.NDArray[np.int64]
@@ -96,10 +96,10 @@ def test_logits_and_gradient_are_matrix_products() -> None:
     indptr = np.searchsorted(rows, np.arange(51))
     values = matrix[rows, places].astype(np.float32)
     weights, errors = rng.normal(size=30).astype(np.float32), rng.normal(size=50)
-    columns = places.astype(np.int32)
+    entries = Entries(indptr, places.astype(np.int32), values)
     np.testing.assert_allclose(
-        logits(indptr, columns, values, weights), matrix @ weights.astype(np.float64), rtol=1e-12
+        logits(entries, weights), matrix @ weights.astype(np.float64), rtol=1e-12
     )
     np.testing.assert_allclose(
-        gradient(indptr, columns, values, errors, 30), matrix.T @ errors, rtol=1e-6, atol=1e-7
+        gradient(entries, errors, 30), matrix.T @ errors, rtol=1e-6, atol=1e-7
     )

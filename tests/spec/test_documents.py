@@ -59,11 +59,11 @@ def test_the_schema_covers_the_whole_file() -> None:
 def test_the_schema_knows_the_programs() -> None:
     schema = json_schema()
     block = schema["$defs"]["Block"]
-    assert block["properties"]["app"]["anyOf"][0]["enum"] == ["ftrl"]
-    (rule,) = block["allOf"]
-    assert rule["if"]["properties"]["app"] == {"const": "ftrl"}
-    target = rule["then"]["properties"]["params"]["$ref"].removeprefix("#/$defs/")
-    assert set(schema["$defs"][target]["properties"]) == set(APPS["ftrl"].model_fields)
+    assert block["properties"]["app"]["anyOf"][0]["enum"] == list(APPS)
+    for (name, model), rule in zip(APPS.items(), block["allOf"], strict=True):
+        assert rule["if"]["properties"]["app"] == {"const": name}
+        target = rule["then"]["properties"]["params"]["$ref"].removeprefix("#/$defs/")
+        assert set(schema["$defs"][target]["properties"]) == set(model.model_fields)
 
 
 def test_every_reference_in_the_schema_leads_somewhere() -> None:

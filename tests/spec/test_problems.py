@@ -81,7 +81,7 @@ KEYS = [
     (
         {APP: "  app: ftlr"},
         (),
-        "job.yaml:6: yarnps.app: unknown program 'ftlr': known: ftrl; did you mean ftrl?",
+        "job.yaml:6: yarnps.app: unknown program 'ftlr': known: ftrl, fm; did you mean ftrl?",
     ),
     (
         {DATA: "  data: {}"},
@@ -308,7 +308,7 @@ RULES = [
     (
         {APP: "  environment: env.zip"},
         (),
-        "job.yaml:5: yarnps.app: missing: a built-in program (ftrl) or services.worker.script",
+        "job.yaml:5: yarnps.app: missing: a built-in program (ftrl, fm) or services.worker.script",
     ),
     (
         {WORKER: worker(more="script: python train.py")},

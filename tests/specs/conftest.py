@@ -14,6 +14,7 @@ from jobs import Done, submit
 ROOT = Path(__file__).parents[2]
 SPECS = ROOT / "specs"
 FLIGHTS = ROOT / ".data" / "flights"
+MOVIELENS = ROOT / ".data" / "movielens"
 LINES = 1200  # of each file of the reduced flights
 
 
@@ -42,6 +43,14 @@ def flights() -> Path:
         script = [sys.executable, str(SPECS / "flights_data.py"), str(FLIGHTS)]
         subprocess.run(script, check=True, timeout=250)
     return FLIGHTS
+
+
+@pytest.fixture(scope="session")
+def movielens() -> Path:
+    """The ratings; made when they are not there."""
+    script = [sys.executable, str(SPECS / "movielens_data.py"), str(MOVIELENS)]
+    subprocess.run(script, check=True, timeout=250)
+    return MOVIELENS
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,14 @@
-"""Metrics of all scores of a file: exact as long as they fit in memory."""
+"""Metrics of all scores of a file; areas under the curve are exact while they fit in memory."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps.apps.metrics import binary_sums, finish
+from yarnps.apps.metrics import binary_sums, finish, squared_sums
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -34,31 +35,68 @@ def exact_auc(scores: Floats, positive: Bools) -> float | None:
     return float((p * (below + n / 2)).sum() / (positives * negatives))
 
 
-class Measure:
+class Measure(ABC):
     """Adds up scores and labels; rows without a label (NaN) are passed over."""
 
+    def __init__(self) -> None:
+        self._sums: dict[str, Floats] = {}
+        self.rows = 0
+
+    def add(self, scores: Floats, labels: NDArray[np.float32]) -> None:
+        """One batch."""
+        labelled = ~np.isnan(labels)
+        if labelled.any():
+            self._add(scores[labelled], labels[labelled])
+
+    @abstractmethod
+    def _add(self, scores: Floats, labels: NDArray[np.float32]) -> None:
+        """The labelled rows of a batch."""
+
+    @abstractmethod
+    def metrics(self) -> Mapping[str, float]:
+        """Those that are defined."""
+
+    def note(self) -> str:
+        """Why there are no metrics, when somebody may expect them."""
+        return ""
+
+    def _sum(self, sums: Mapping[str, Floats]) -> None:
+        for name, values in sums.items():
+            self._sums[name] = self._sums[name] + values if name in self._sums else values
+
+
+class RegressionMeasure(Measure):
+    """``rmse`` and ``mae`` of predictions."""
+
+    def _add(self, scores: Floats, labels: NDArray[np.float32]) -> None:
+        self.rows += len(labels)
+        self._sum(squared_sums(scores, labels))
+
+    def metrics(self) -> Mapping[str, float]:
+        """Empty without labels."""
+        return finish(self._sums)
+
+
+class ClassMeasure(Measure):
+    """``auc`` and ``logloss`` of logits."""
+
     def __init__(self, exact_rows: int = EXACT_ROWS) -> None:
+        super().__init__()
         self._exact_rows = exact_rows
         self._scores: list[Floats] = []
         self._positive: list[Bools] = []
         self._kept = 0
-        self._sums: dict[str, Floats] = {}
         self._odd_label: float | None = None
-        self.rows = 0
 
-    def add(self, logits: Floats, labels: NDArray[np.float32]) -> None:
-        """One batch."""
-        labelled = ~np.isnan(labels)
-        scores, labels = logits[labelled], labels[labelled]
+    def _add(self, scores: Floats, labels: NDArray[np.float32]) -> None:
         odd = labels[~np.isin(labels, (-1, 0, 1))]
         if len(odd):
             self._odd_label = float(odd[0])
-        if self._odd_label is not None or not len(labels):
+        if self._odd_label is not None:
             return
         positive = labels > 0
         self.rows += len(labels)
-        for name, values in binary_sums(scores, positive).items():
-            self._sums[name] = self._sums[name] + values if name in self._sums else values
+        self._sum(binary_sums(scores, positive))
         self._keep(scores, positive)
 
     def _keep(self, scores: Floats, positive: Bools) -> None:
@@ -70,7 +108,7 @@ class Measure:
             self._positive.append(positive)
 
     def metrics(self) -> Mapping[str, float]:
-        """``auc`` and ``logloss``, as far as they are defined."""
+        """None with labels of other kinds; no ``auc`` for rows of one class."""
         if self._odd_label is not None or not self.rows:
             return {}
         found = finish(self._sums)

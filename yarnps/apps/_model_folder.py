@@ -21,25 +21,27 @@ REWRITE = "Let a job write the model again; a folder is complete when it has its
 
 @dataclass(frozen=True)
 class Weights:
-    """Rows of a sparse table with one number each; a key that is not there has the weight 0.
+    """Rows of a sparse table; a key that is not there has the weight 0.
 
     Attributes
     ----------
     keys
         int64, increasing.
     values
-        float32, one for each key.
+        float32, a row for each key: shape (n,) for tables with one number, otherwise (n, dim).
     """
 
     keys: NDArray[np.int64]
     values: NDArray[np.float32]
 
     def of(self, keys: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The weight of each key."""
-        if not len(self.keys):
-            return np.zeros(len(keys), np.float32)
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[places] == keys, self.values[places], np.float32(0))
+        """The row of each key."""
+        out = np.zeros((len(keys), *self.values.shape[1:]), np.float32)
+        if len(self.keys):
+            places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            known = self.keys[places] == keys
+            out[known] = self.values[places[known]]
+        return out
 
 
 class ModelFolder:
@@ -65,7 +67,7 @@ class ModelFolder:
         self.data: dict[str, Any] = self._field("data", dict)
 
     def weights(self, table: str) -> Weights:
-        """All weights of a table that are not 0.
+        """All rows of a table that are not 0.
 
         Raises
         ------
@@ -91,32 +93,30 @@ class ModelFolder:
             reader = TensorReader(file, address)
             metadata = json.loads(reader.metadata.get("yarnps", "{}"))
             specs = [TableSpec.from_json(text) for text in metadata.get("tables", ())]
-            if metadata.get("format") != FORMAT or not any(_fits(s, table) for s in specs):
+            spec = next((s for s in specs if s.name == table and s.kind == "sparse"), None)
+            if metadata.get("format") != FORMAT or spec is None:
                 raise DataError(f"not a part of this model: {address}", REWRITE)
             if f"{table}/keys" not in reader:  # a server that has got no key at all
                 found = 0
-                keys, values = np.empty(0, np.int64), np.empty(0, np.float32)
+                keys, values = np.empty(0, np.int64), np.empty((0, spec.dim), np.float32)
             else:
                 found = reader.rows(f"{table}/keys")
                 keys = reader.read(f"{table}/keys")
-                values = reader.read(f"{table}/values").reshape(-1)
+                values = reader.read(f"{table}/values").reshape(-1, spec.dim)
         if found != rows:
             raise DataError(
                 f"{address} has {found:,} rows of table {table}, its manifest says {rows:,}",
                 REWRITE,
             )
-        kept = values != 0
-        return keys[kept], values[kept].astype(np.float32, copy=False)
+        kept = values.any(axis=1)
+        weights = values[kept].astype(np.float32, copy=False)
+        return keys[kept], weights[:, 0] if spec.dim == 1 else weights
 
     def _field(self, name: str, kind: type) -> Any:
         value = self._manifest.get(name)
         if not isinstance(value, kind):
             raise DataError(f"the manifest of the model has no {name}: {self.address}", REWRITE)
         return value
-
-
-def _fits(spec: TableSpec, table: str) -> bool:
-    return spec.name == table and spec.kind == "sparse" and spec.shape == (1,)
 
 
 def _manifest(files: Files, path: str, address: str) -> dict[str, Any]:

@@ -40,6 +40,22 @@ class Features(NamedTuple):
     places: Int32s
 
 
+class Entries(NamedTuple):
+    """The entries of a batch's rows.
+
+    Attributes
+    ----------
+    indptr, values
+        As in `Rows`.
+    places
+        int32: which of the batch's features each entry has.
+    """
+
+    indptr: Int64s
+    places: Int32s
+    values: Floats
+
+
 class Uniquer:
     """Finds the distinct keys of a batch; keeps its work space between batches.
 
@@ -81,19 +97,17 @@ def bucketed(keys: Int64s, buckets: int) -> Int64s:
     return out
 
 
-def logits(indptr: Int64s, places: Int32s, values: Floats, weights: Floats) -> NDArray[np.float64]:
+def logits(entries: Entries, weights: Floats) -> NDArray[np.float64]:
     """Sum of value times weight, row by row."""
-    out = np.empty(len(indptr) - 1, np.float64)
-    _logits(_frozen(indptr), _frozen(places), _frozen(values), _frozen(weights), out)
+    out = np.empty(len(entries.indptr) - 1, np.float64)
+    _logits(*(_frozen(array) for array in (*entries, weights)), out)
     return out
 
 
-def gradient(
-    indptr: Int64s, places: Int32s, values: Floats, errors: NDArray[np.float64], count: int
-) -> Floats:
+def gradient(entries: Entries, errors: NDArray[np.float64], count: int) -> Floats:
     """Sum over the rows of error times value, for each of `count` features."""
     out = np.zeros(count, np.float64)
-    _gradient(_frozen(indptr), _frozen(places), _frozen(values), _frozen(errors), out)
+    _gradient(*(_frozen(array) for array in (*entries, errors)), out)
     return out.astype(np.float32)
 
 

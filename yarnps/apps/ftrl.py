@@ -11,120 +11,47 @@ FTRL is never much longer than `alpha`.
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps._errors import DataError
-from yarnps.apps._rows import Features, Int64s, Uniquer, bucketed, gradient, logits
+from yarnps.apps._features import FeatureMap, Labels, log_loss, probabilities
+from yarnps.apps._progress import Progress, where
+from yarnps.apps._rows import Entries, gradient, logits
 from yarnps.apps.metrics import binary_sums
 from yarnps.protocol.tables import Ftrl
 
 if TYPE_CHECKING:
     from yarnps import Batch, Job, SparseTable
+    from yarnps.apps._model_folder import ModelFolder
+    from yarnps.data import Rows
     from yarnps.spec import FtrlParams
 
+APP = "ftrl"
 TABLE = "w"
-# The lowest int64: no hash bucket is negative, and an input with this feature id is refused.
-BIAS = -(2**63)
-REPORT_S = 2.0
-
-
-class Inputs(NamedTuple):
-    """What the model sees of some rows.
-
-    Attributes
-    ----------
-    features
-        With a bias its key is the first one, which no entry has.
-    bias
-        Whether there is one.
-    """
-
-    features: Features
-    bias: bool
-
-    def logits(
-        self, indptr: Int64s, values: NDArray[np.float32], weights: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
-        """Scores of the rows; `weights` are those of ``features.keys``."""
-        scores = logits(indptr, self.features.places, values, weights)
-        return scores + weights[0] if self.bias else scores
-
-    def gradient(
-        self, indptr: Int64s, values: NDArray[np.float32], errors: NDArray[np.float64]
-    ) -> NDArray[np.float32]:
-        """Gradient of the rows' summed log loss, for ``features.keys``."""
-        count = len(self.features.keys)
-        found = gradient(indptr, self.features.places, values, errors, count)
-        if self.bias:
-            found[0] = errors.sum()
-        return found
 
 
 class Model:
-    """How rows become features, by the job's parameters: the same in training and prediction."""
+    """Scores and gradients, by the job's parameters."""
 
     def __init__(self, params: FtrlParams) -> None:
-        self._buckets = params.hash_buckets
-        self._bias = params.bias
-        self._unique = Uniquer()
+        self.features = FeatureMap(APP, params.hash_buckets, params.bias)
 
-    def inputs(self, keys: Int64s) -> Inputs:
-        """The distinct features of a batch.
+    def scores(self, entries: Entries, weights: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Logits of the rows; `weights` are those of the batch's features."""
+        found = logits(entries, weights)
+        return found + weights[0] if self.features.bias else found
 
-        Raises
-        ------
-        DataError
-            A feature has the id that stands for the bias.
-        """
-        if self._buckets is not None:
-            keys = bucketed(keys, self._buckets)
-        if not self._bias:
-            return Inputs(self._unique(keys), False)
-        features = self._unique(keys, first=BIAS)
-        if not features.places.all():
-            raise DataError(
-                f"feature id {BIAS} is in the input, and ftrl keeps the constant term under it",
-                "Give the feature another id, or set params.hash_buckets, or params.bias: false.",
-            )
-        return Inputs(features, True)
-
-
-class Labels:
-    """Checks labels: 1 is positive, and either 0 or -1 negative."""
-
-    def __init__(self) -> None:
-        self._negative: float | None = None
-
-    def positive(self, labels: NDArray[np.float32], where: str) -> NDArray[np.bool_]:
-        """Which rows are positive.
-
-        Raises
-        ------
-        DataError
-            A label is something else, or both 0 and -1 have occurred.
-        """
-        positive: NDArray[np.bool_] = labels == 1
-        others = labels[~positive]
-        if self._negative is None and len(others):
-            self._negative = float(others[0])
-        wrong = others[(others != self._negative) | ((others != 0) & (others != -1))]
-        if not len(wrong):
-            return positive
-        if self._negative in (0, -1) and wrong[0] in (0, -1):
-            raise DataError(
-                f"labels 0 and -1 are both in the input: {where}",
-                "ftrl learns two classes, labelled 0 and 1, or -1 and 1.",
-            )
-        raise DataError(
-            f"{wrong[0]:g} is no label for ftrl: {where}",
-            "Labels must be 0 and 1, or -1 and 1. For a yes-or-no question, write its answer as 1 "
-            "and 0.",
-        )
+    def gradient(
+        self, entries: Entries, errors: NDArray[np.float64], count: int
+    ) -> NDArray[np.float32]:
+        """Gradient of the rows' summed log loss, for the batch's `count` features."""
+        found = gradient(entries, errors, count)
+        if self.features.bias:
+            found[0] = errors.sum()
+        return found
 
 
 def optimizer(params: FtrlParams) -> Ftrl:
@@ -137,18 +64,17 @@ def train(job: Job) -> None:
     # Checked and complete since the submission: the job model need not be loaded for it.
     params = cast("FtrlParams", SimpleNamespace(**job.params))
     table = job.sparse(TABLE, optimizer=optimizer(params))
-    model, labels = Model(params), Labels()
-    progress = _Progress(job)
+    model, labels = Model(params), Labels(APP)
+    progress = Progress(job, "train_logloss")
     for batch in job.data(evaluate=_Evaluation(table, model)):
         with batch:
-            positive = labels.positive(batch.labels, _where(batch))
-            inputs = model.inputs(batch.keys)
-            weights = table.pull(inputs.features.keys).wait()
-            scores = inputs.logits(batch.indptr, batch.values, weights)
-            errors = probabilities(scores) - positive
-            gradient = inputs.gradient(batch.indptr, batch.values, errors)
-            table.push(inputs.features.keys, gradient, distinct=True)
-            progress.add(scores, positive)
+            positive = labels.positive(batch.labels, where(batch))
+            features = model.features(batch.keys)
+            entries = Entries(batch.indptr, features.places, batch.values)
+            scores = model.scores(entries, table.pull(features.keys).wait())
+            found = model.gradient(entries, probabilities(scores) - positive, len(features.keys))
+            table.push(features.keys, found, distinct=True)
+            progress.add(log_loss(scores, positive), batch.rows)
 
 
 class _Evaluation:
@@ -157,39 +83,27 @@ class _Evaluation:
     def __init__(self, table: SparseTable, model: Model) -> None:
         self._table = table
         self._model = model
-        self._labels = Labels()
+        self._labels = Labels(APP)
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[np.float64]]:
-        positive = self._labels.positive(batch.labels, _where(batch))
-        inputs = self._model.inputs(batch.keys)
-        weights = self._table.pull(inputs.features.keys).wait()
-        return binary_sums(inputs.logits(batch.indptr, batch.values, weights), positive)
+        positive = self._labels.positive(batch.labels, where(batch))
+        features = self._model.features(batch.keys)
+        entries = Entries(batch.indptr, features.places, batch.values)
+        scores = self._model.scores(entries, self._table.pull(features.keys).wait())
+        return binary_sums(scores, positive)
 
 
-class _Progress:
-    """Log loss of batches as they are before being learned from, reported now and then."""
+class Scorer:
+    """Predictions of a model that a job has written."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._next = time.monotonic() + REPORT_S
-        self._loss = 0.0
-        self._rows = 0
+    regression = False
 
-    def add(self, scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> None:
-        self._loss += float(np.logaddexp(0.0, np.where(positive, -scores, scores)).sum())
-        self._rows += len(scores)
-        now = time.monotonic()
-        if now >= self._next and self._rows:
-            self._job.report(train_logloss=self._loss / self._rows)
-            self._next, self._loss, self._rows = now + REPORT_S, 0.0, 0
+    def __init__(self, folder: ModelFolder, params: FtrlParams) -> None:
+        self._model = Model(params)
+        self._weights = folder.weights(TABLE)
 
-
-def probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the positive class, from logits."""
-    # Without overflow at either end: the exponential is at most 1.
-    small = np.exp(-np.abs(scores))
-    return np.where(scores >= 0, 1.0, small) / (1.0 + small)
-
-
-def _where(batch: Batch) -> str:
-    return f"split {batch.split}, batch {batch.index} of the {batch.phase} input"
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Logits of rows."""
+        features = self._model.features(rows.keys)
+        entries = Entries(rows.indptr, features.places, rows.values)
+        return self._model.scores(entries, self._weights.of(features.keys))

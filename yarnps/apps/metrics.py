@@ -1,4 +1,4 @@
-"""Metrics of a binary classifier that can be added up over batches, splits and workers.
+"""Metrics that can be added up over batches, splits and workers.
 
 Log loss is exact. The area under the ROC curve comes from histograms of the logits. No fixed
 bins are fine enough for all models: at the start of training all logits may lie within a
@@ -30,6 +30,8 @@ BLOCK = 128
 LARGEST = 1e15
 PREFIX = "auc:"
 NAN_ROWS = "nan_rows"
+# A sum of this kind becomes the root of its mean.
+ROOT = "root:"
 
 
 def binary_sums(logits: npt.ArrayLike, labels: npt.ArrayLike) -> dict[str, Vector]:
@@ -62,14 +64,35 @@ def binary_sums(logits: npt.ArrayLike, labels: npt.ArrayLike) -> dict[str, Vecto
     return sums
 
 
+def squared_sums(predictions: npt.ArrayLike, labels: npt.ArrayLike) -> dict[str, Vector]:
+    """What a batch of a regression adds to ``rmse`` and ``mae``.
+
+    Parameters
+    ----------
+    predictions, labels : array_like, shape (rows,)
+
+    Returns
+    -------
+    dict of str to ndarray of float64
+        To be added up by name and given to `finish`.
+    """
+    missed = np.asarray(predictions, np.float64).ravel() - np.asarray(labels, np.float64).ravel()
+    rows = float(len(missed))
+    return {
+        f"{ROOT}rmse": np.array([(missed * missed).sum(), rows]),
+        "mae": np.array([np.abs(missed).sum(), rows]),
+    }
+
+
 def finish(sums: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
     """The metrics of everything that was added up.
 
     Parameters
     ----------
     sums
-        Sums of `binary_sums` by name, and any others: a vector ``[sum, weight]`` becomes its
-        mean, a single number stays what it is, and longer vectors are left out.
+        Sums of `binary_sums` and `squared_sums` by name, and any others: a vector
+        ``[sum, weight]`` becomes its mean (the root of it, if the name begins with `ROOT`), a
+        single number stays what it is, and longer vectors are left out.
 
     Returns
     -------
@@ -83,7 +106,8 @@ def finish(sums: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
         if name.startswith(PREFIX) or not np.isfinite(values).all():
             continue
         if len(values) == 2 and values[1] != 0:
-            result[name] = float(values[0] / values[1])
+            mean = float(values[0] / values[1])
+            result[name.removeprefix(ROOT)] = mean**0.5 if name.startswith(ROOT) else mean
         elif len(values) == 1:
             result[name] = float(values[0])
     if NAN_ROWS in result:

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from yarnps._errors import DataError, InputError
-from yarnps.apps import ftrl
-from yarnps.apps._measure import Measure
-from yarnps.apps._model_folder import ModelFolder, Weights
+from yarnps.apps import fm, ftrl
+from yarnps.apps._features import probabilities
+from yarnps.apps._measure import ClassMeasure, Measure, RegressionMeasure
+from yarnps.apps._model_folder import ModelFolder
 from yarnps.data import BadRecord, DataSettings, Rows, list_input, read_file
 from yarnps.files import open_files
-from yarnps.spec import Block, FtrlParams
+from yarnps.spec import APPS, Block
 
 BATCH_ROWS = 8192
+
+
+class Scorer(Protocol):
+    """What predicts with the models of a program."""
+
+    regression: bool
+
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Logits, or the predictions of a regression."""
+
+
+SCORERS: dict[str, Callable[[ModelFolder, Any], Scorer]] = {"ftrl": ftrl.Scorer, "fm": fm.Scorer}
 STDOUT = "-"
 BAD_SHOWN = 3
 
@@ -38,7 +51,7 @@ class Prediction:
     bad
         Records that could not be read and were left out.
     metrics
-        ``auc`` and ``logloss`` of the rows that have labels.
+        ``auc`` and ``logloss``, or ``rmse`` and ``mae``, of the rows that have labels.
     note
         What a reader should know about the metrics.
     """
@@ -59,12 +72,14 @@ class Prediction:
 def predict(
     model: str, file: str, overrides: Mapping[str, Any] | None = None, out: str = STDOUT
 ) -> Prediction:
-    """Write the probability of class 1 for each record, one a line, in the order of the input.
+    """Write a score for each record, one a line, in the order of the input.
+
+    It is the probability of class 1 or, of a regression, the predicted number.
 
     Parameters
     ----------
     model
-        Folder that a job with `app: ftrl` has written.
+        Folder that a job with `app: ftrl` or `app: fm` has written.
     file
         A file, a folder or a glob; several files are read in the order of their names.
     overrides
@@ -86,16 +101,9 @@ def predict(
         overrides (0): a score that is missing would put the others in the wrong lines.
     """
     folder = ModelFolder(model)
-    if folder.app != "ftrl":
-        named = f"by the program {folder.app}" if folder.app else "by a program of its own"
-        raise InputError(
-            f"the model was trained {named}: {folder.address}",
-            "`predict` knows the models of `app: ftrl`. Others are read with safetensors: "
-            "<table>/keys and <table>/values of each part.",
-        )
+    scorer = _scorer(folder)
+    measure: Measure = RegressionMeasure() if scorer.regression else ClassMeasure()
     settings = _settings(folder, overrides or {})
-    scorer = _Scorer(folder)
-    measure = Measure()
     listing = list_input(file, settings, workers=1, need_label=False)
     paths = list(dict.fromkeys(split.path for split in listing.splits))
     rows = bad = 0
@@ -111,7 +119,7 @@ def predict(
 def _score(
     path: str,
     settings: DataSettings,
-    scorer: _Scorer,
+    scorer: Scorer,
     measure: Measure,
     sink: IO[bytes],
     before: tuple[int, int],
@@ -131,9 +139,10 @@ def _score(
                 "Name the format of the file, such as --set format=libsvm; a parse function must "
                 "return (label, keys, values).",
             )
-        scores = scorer(batch.rows)
+        scores = scorer.scores(batch.rows)
         measure.add(scores, batch.rows.labels)
-        sink.write("".join(f"{p!r}\n" for p in ftrl.probabilities(scores).tolist()).encode())
+        shown = scores if scorer.regression else probabilities(scores)
+        sink.write("".join(f"{p!r}\n" for p in shown.tolist()).encode())
         rows += len(batch.rows)
     _check_bad(settings, seen, before[1] + bad, before[0] + rows)
     return rows, bad
@@ -150,24 +159,26 @@ def _check_bad(settings: DataSettings, seen: list[BadRecord], bad: int, good: in
     )
 
 
-class _Scorer:
-    """Logits of rows by a model."""
-
-    def __init__(self, folder: ModelFolder) -> None:
-        try:
-            params = FtrlParams.model_validate(folder.params)
-        except ValidationError as error:
-            raise DataError(
-                f"the parameters in the model's manifest are not those of ftrl: {folder.address}",
-                f"It may be of another version of yarnps: {_words(error)}",
-            ) from error
-        self._model = ftrl.Model(params)
-        self._weights: Weights = folder.weights(ftrl.TABLE)
-
-    def __call__(self, rows: Rows) -> NDArray[np.float64]:
-        inputs = self._model.inputs(rows.keys)
-        weights = self._weights.of(inputs.features.keys)
-        return inputs.logits(rows.indptr, rows.values, weights)
+def _scorer(folder: ModelFolder) -> Scorer:
+    """What predicts with this model."""
+    make = SCORERS.get(folder.app)
+    if make is None:
+        named = f"by the program {folder.app}" if folder.app else "by a program of its own"
+        known = " and ".join(f"`app: {name}`" for name in SCORERS)
+        raise InputError(
+            f"the model was trained {named}: {folder.address}",
+            f"`predict` knows the models of {known}. Others are read with safetensors: "
+            "<table>/keys and <table>/values of each part.",
+        )
+    try:
+        params = APPS[folder.app].model_validate(folder.params)
+    except ValidationError as error:
+        raise DataError(
+            f"the parameters in the model's manifest are not those of {folder.app}: "
+            f"{folder.address}",
+            f"It may be of another version of yarnps: {_words(error)}",
+        ) from error
+    return make(folder, params)
 
 
 def _settings(folder: ModelFolder, overrides: Mapping[str, Any]) -> DataSettings:

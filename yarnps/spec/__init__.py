@@ -23,7 +23,7 @@ from ._job import Job, Role, Source
 from ._load import load
 from ._mask import masked, masked_job, masked_text
 from ._needs import Ask, Limits, Needs, needs
-from ._params import APPS, FtrlParams
+from ._params import APPS, FmParams, FtrlParams
 from ._render import AWAKE, RenderParts, render
 from ._schema import json_schema
 from ._units import format_duration, format_size, parse_duration, parse_size
@@ -36,6 +36,7 @@ __all__ = [
     "Checkpoint",
     "Csv",
     "Data",
+    "FmParams",
     "FtrlParams",
     "Job",
     "JobFileError",

@@ -27,7 +27,11 @@ RETRY_SUFFIX: Final = "-retry"
 PACKAGE_FOLDER: Final = "yarnps_pkg"
 JOB_FILE: Final = "yarnps-job.json"
 _RESERVED: Final = (PACKAGE_FOLDER, JOB_FILE, ".skein.crt", ".skein.pem", ".skein.sh")
-APP_METRICS: Final = {"ftrl": ("test_auc", "test_logloss")}
+APP_METRICS: Final = {
+    "ftrl": ("test_auc", "test_logloss"),
+    "fm": ("test_auc", "test_logloss", "test_rmse", "test_mae"),
+}
+_LABELLED_APPS: Final = ("ftrl", "fm")
 _COLUMN_FORMATS: Final = ("csv", "parquet")
 _FORMATS: Final = ("libsvm", "text", "custom", *_COLUMN_FORMATS)
 
@@ -312,11 +316,12 @@ def _input(c: Checker) -> None:
         c.add(
             (*at, "features"), f"holds the label {label!r}: the model would only learn to copy it"
         )
-    if c.get("yarnps", "app") == "ftrl":
+    app = c.get("yarnps", "app")
+    if app in _LABELLED_APPS:
         if form in _COLUMN_FORMATS and label is None:
-            c.add((*at, "label"), f"missing: ftrl needs the label's column with format {form}")
+            c.add((*at, "label"), f"missing: {app} needs the label's column with format {form}")
         if form == "text":
-            c.add((*at, "format"), "ftrl needs labels and features: expected any but text")
+            c.add((*at, "format"), f"{app} needs labels and features: expected any but text")
 
 
 def _stop(c: Checker) -> None:

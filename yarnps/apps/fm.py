@@ -1,0 +1,218 @@
+"""Factorization machines (Rendle, ICDM 2010), `app: fm`: regression, or two classes.
+
+``y(x) = b + sum_i w_i x_i + sum_{i<j} <v_i, v_j> x_i x_j``. The table ``w`` holds the weights, and
+the constant term under the key `BIAS`; the table ``v`` holds ``dim`` factors for each feature.
+
+A batch pushes for each feature the *mean* of the gradients of its rows that have it. So a step
+does not depend on how many rows of a batch share a feature, and a learning rate means the same
+whatever the size of a batch.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yarnps.apps import _fm_kernel as kernel
+from yarnps.apps._features import FeatureMap, Labels, log_loss, probabilities
+from yarnps.apps._fm_kernel import Gradients
+from yarnps.apps._progress import Progress, where
+from yarnps.apps._rows import Entries, Floats, Int64s
+from yarnps.apps.metrics import binary_sums, squared_sums
+from yarnps.protocol.tables import Adagrad, Ftrl, Normal, Optimizer, Sgd
+
+if TYPE_CHECKING:
+    from yarnps import Batch, Job, SparseTable
+    from yarnps.apps._model_folder import ModelFolder
+    from yarnps.data import Rows
+    from yarnps.spec import FmParams
+
+APP = "fm"
+WEIGHTS, FACTORS = "w", "v"
+
+
+class Parameters(NamedTuple):
+    """What the model knows about a batch's features.
+
+    Attributes
+    ----------
+    weights
+        float32, shape (features,).
+    factors
+        float32, shape (features, dim). That of the bias is 0.
+    """
+
+    weights: Floats
+    factors: Floats
+
+
+class Model:
+    """Scores and gradients, by the job's parameters."""
+
+    def __init__(self, params: FmParams) -> None:
+        self.features = FeatureMap(APP, params.hash_buckets, params.bias)
+        self.regression = params.task == "regression"
+        self._penalties = (params.l2, params.l2_factors)
+        self._low = -np.inf if params.low is None else params.low
+        self._high = np.inf if params.high is None else params.high
+
+    @property
+    def first(self) -> int:
+        """The first feature of a batch that is not the bias."""
+        return int(self.features.bias)
+
+    def scores(
+        self, entries: Entries, parameters: Parameters
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Scores of the rows, and the sums that their gradients need."""
+        found, sums = kernel.scores(entries, *parameters)
+        if self.features.bias:
+            found += parameters.weights[0]
+        return found, sums
+
+    def gradients(
+        self,
+        entries: Entries,
+        parameters: Parameters,
+        sums: NDArray[np.float64],
+        errors: NDArray[np.float64],
+    ) -> Gradients:
+        """What is pushed; `errors` are the derivatives of the loss by the scores."""
+        found = kernel.gradients(entries, errors, *parameters, sums, self._penalties)
+        if self.features.bias:
+            found.weights[0] = errors.mean()
+        return found
+
+    def bounded(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Predictions of a regression."""
+        return np.clip(scores, self._low, self._high)
+
+
+def optimizers(params: FmParams) -> tuple[Optimizer, Optimizer]:
+    """What the servers do with the gradients of weights, and with those of factors."""
+    rate = params.learning_rate
+    if params.optimizer == "sgd":
+        return Sgd(rate), Sgd(rate)
+    # Factors that FTRL starts would be 0, where their gradients are 0, too.
+    factors = Adagrad(rate)
+    if params.optimizer == "adagrad":
+        return factors, factors
+    return Ftrl(alpha=rate, beta=params.beta, l1=params.l1), factors
+
+
+class _Tables:
+    """The model on the servers."""
+
+    def __init__(self, job: Job, params: FmParams, first: int) -> None:
+        for_weights, for_factors = optimizers(params)
+        self._dim = params.dim
+        self._first = first
+        self._weights: SparseTable = job.sparse(WEIGHTS, optimizer=for_weights)
+        self._factors: SparseTable = job.sparse(
+            FACTORS, params.dim, optimizer=for_factors, init=Normal(params.init_std)
+        )
+
+    def pull(self, keys: Int64s, *, known_only: bool = False) -> Parameters:
+        """Parameters of features; with `known_only`, factors of those never trained on are 0."""
+        factors = np.zeros((len(keys), self._dim), np.float32)
+        inner, rest = factors[self._first :], keys[self._first :]
+        waiting = self._factors.pull(rest, out=inner)
+        known = self._factors.contains(rest) if known_only else None
+        weights = self._weights.pull(keys).wait()
+        waiting.wait()
+        if known is not None:
+            inner[known.wait() == 0] = 0
+        return Parameters(weights, factors)
+
+    def push(self, keys: Int64s, gradients: Gradients) -> None:
+        self._weights.push(keys, gradients.weights, distinct=True)
+        rest = keys[self._first :]
+        self._factors.push(rest, self._shaped(gradients.factors[self._first :]), distinct=True)
+
+    def _shaped(self, rows: Floats) -> Floats:
+        return rows[:, 0] if self._dim == 1 else rows
+
+
+def train(job: Job) -> None:
+    """Train until the job's input has ended; called in each worker."""
+    # Checked and complete since the submission: the job model need not be loaded for it.
+    params = cast("FmParams", SimpleNamespace(**job.params))
+    model = Model(params)
+    tables = _Tables(job, params, model.first)
+    learn = (_Regression if model.regression else _Classes)(job, model)
+    for batch in job.data(evaluate=_Evaluation(tables, model)):
+        with batch:
+            features = model.features(batch.keys)
+            entries = Entries(batch.indptr, features.places, batch.values)
+            parameters = tables.pull(features.keys)
+            scores, sums = model.scores(entries, parameters)
+            errors = learn.errors(scores, batch)
+            tables.push(features.keys, model.gradients(entries, parameters, sums, errors))
+
+
+class _Regression:
+    """Squared loss, half of it for each row."""
+
+    def __init__(self, job: Job, model: Model) -> None:
+        self._model = model
+        self._progress = Progress(job, "train_rmse", root=True)
+
+    def errors(self, scores: NDArray[np.float64], batch: Batch) -> NDArray[np.float64]:
+        """Derivatives of the loss by the scores."""
+        found = scores - batch.labels
+        missed = self._model.bounded(scores) - batch.labels
+        self._progress.add(float((missed * missed).sum()), batch.rows)
+        return found
+
+
+class _Classes:
+    """Log loss of two classes."""
+
+    def __init__(self, job: Job, _model: Model) -> None:
+        self._labels = Labels(APP)
+        self._progress = Progress(job, "train_logloss")
+
+    def errors(self, scores: NDArray[np.float64], batch: Batch) -> NDArray[np.float64]:
+        """Derivatives of the loss by the scores."""
+        positive = self._labels.positive(batch.labels, where(batch))
+        self._progress.add(log_loss(scores, positive), batch.rows)
+        return probabilities(scores) - positive
+
+
+class _Evaluation:
+    """Metrics of a test batch. With labels of its own: a test set may be labelled otherwise."""
+
+    def __init__(self, tables: _Tables, model: Model) -> None:
+        self._tables = tables
+        self._model = model
+        self._labels = Labels(APP)
+
+    def __call__(self, batch: Batch) -> dict[str, NDArray[np.float64]]:
+        features = self._model.features(batch.keys)
+        entries = Entries(batch.indptr, features.places, batch.values)
+        parameters = self._tables.pull(features.keys, known_only=True)
+        scores, _ = self._model.scores(entries, parameters)
+        if self._model.regression:
+            return squared_sums(self._model.bounded(scores), batch.labels)
+        return binary_sums(scores, self._labels.positive(batch.labels, where(batch)))
+
+
+class Scorer:
+    """Predictions of a model that a job has written."""
+
+    def __init__(self, folder: ModelFolder, params: FmParams) -> None:
+        self._model = Model(params)
+        self.regression = self._model.regression
+        self._weights, self._factors = folder.weights(WEIGHTS), folder.weights(FACTORS)
+
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Logits, or the predictions of a regression."""
+        features = self._model.features(rows.keys)
+        factors = self._factors.of(features.keys).reshape(len(features.keys), -1)
+        parameters = Parameters(self._weights.of(features.keys), factors)
+        entries = Entries(rows.indptr, features.places, rows.values)
+        scores, _ = self._model.scores(entries, parameters)
+        return self._model.bounded(scores) if self.regression else scores
