@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zmq
-from engine_harness import Player, playing, write_input
+from engine_harness import TOKEN, Player, playing, write_input
 
 from yarnps._errors import ClusterError, InputError, ServerRefused
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
+from yarnps.protocol.stream import Memory, Reader
 from yarnps.protocol.tables import Add, Ftrl, Init, Normal, Optimizer, Sgd, TableSpec, Zeros
 from yarnps.worker import routing
 from yarnps.worker.client import Client
@@ -231,29 +232,31 @@ def test_a_wrong_token_is_an_error_at_the_caller(world: World, clients: Any) -> 
 def test_the_true_refusal_is_told_whatever_arrives_with_it(world: World, clients: Any) -> None:
     """What is sent behind a refused HELLO is refused too; the reason is that of the HELLO."""
     begin = copy_of(world.begin)
-    context = zmq.Context()
-    with ExitStack() as stack:
-        stack.callback(context.destroy, linger=0)
-        router = context.socket(zmq.ROUTER)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         for route in begin.routes.servers:
             route.address = ""  # not started yet
-        port = router.bind_to_random_port("tcp://127.0.0.1")
-        begin.routes.servers[0].address = f"tcp://127.0.0.1:{port}"
+        begin.routes.servers[0].address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         client = clients(begin, incarnation=998)
         call = client.ask_all(client.header(wire.Op.SIZE), "size")
-        for _ in range(2):
-            assert router.poll(10_000)
-            peer, first = router.recv_multipart()
-            request = wire.unpack(first).request
+        server, _ = listener.accept()
+        server.settimeout(10)
+        received = b""
+        while len(received) < 2 * wire.HEADER_BYTES + len(TOKEN):
+            received += server.recv(65536)
+        messages = list(Reader(Memory(), wire.MESSAGE_LIMIT).cut(received))
+        assert [message.header.op for message in messages] == [wire.Op.HELLO, wire.Op.SIZE]
+        for message in messages:
+            request = message.header.request
             early = (wire.Code.HELLO_FIRST, b"the first message must be HELLO")
             reasons = [early] if request else [(wire.Code.TOKEN, b"another token"), early]
             for code, text in reasons:
                 header = wire.Header(wire.Op.ERROR, request=request, code=code)
-                router.send_multipart([peer, *wire.encode(header, values=text)])
+                server.sendall(b"".join(wire.encode(header, values=text)))
         with pytest.raises(ServerRefused, match="another token"):
             client.wait(call)
         with pytest.raises(ServerRefused, match="another token"):
             client.pump(0)
+        server.close()
 
 
 def test_a_server_that_never_answers_is_named_with_since_when(world: World, clients: Any) -> None:

@@ -1,7 +1,8 @@
 """The data plane's messages: one header, then shards, keys and values.
 
-A message is a header of `HEADER_BYTES` bytes, little-endian, followed by three sections whose
-lengths the header states:
+Messages follow one another in a stream (TCP, or a Unix socket on one machine). Each is a header of
+`HEADER_BYTES` bytes, little-endian, three sections whose lengths the header states, and zeros up
+to a multiple of 8 bytes, so that every section of numbers is aligned where it is received:
 
 ========  =============================================================================
 shards    pairs of uint32: shard, number of its keys. Keys and values are in this order.
@@ -9,10 +10,6 @@ keys      int64. Sparse tables: one per row. Dense tables with `Flag.RANGES`: pa
           (first element, end). Operations without keys: a text in JSON.
 values    rows of `dim` numbers of `dtype`. Replies that refuse: a text.
 ========  =============================================================================
-
-A message below `INLINE_LIMIT` is one zmq frame. A longer one is three: header and shards, keys,
-values; so that a large array is never copied into a message. The first frame of a message from
-a ROUTER socket is the sender's identity, which is not counted here.
 
 Identity of a push
     Inside a batch: (generation, epoch, split, batch, push, shard); a server applies each at most
@@ -31,7 +28,7 @@ from typing import Any, NamedTuple
 MAGIC = 0x31535059  # "YPS1" as it stands in memory
 VERSION = 1
 
-# Below this, copying costs less than a second frame.
+# A shorter message is copied when it is sent; a longer one is sent from where its arrays are.
 INLINE_LIMIT = 64 << 10
 
 # The longest message that is accepted. A client cuts its calls long before.
@@ -57,7 +54,6 @@ class Op(IntEnum):
     EXPORT_ROWS = 10
     JOIN = 11  # the sender counts for the clock, and stands where the header says
     LEAVE = 12
-    BATCH = 13  # several small messages in one; each preceded by its length (uint64)
     CALL = 14  # a function that runs where the shards are
 
     OK = 64
@@ -120,15 +116,18 @@ ITEM_BYTES = {
     DType.UINT8: 1,
 }
 
+# Of numpy's names, as far as tables and replies have them.
+DTYPE_OF = {"float32": DType.FLOAT32, "float64": DType.FLOAT64, "uint8": DType.UINT8}
+
 
 class Header(NamedTuple):
-    """The fixed part of every message; see the module's text for the sections after it."""
+    """The fixed part of every message, in the order of its bytes; see the module's text."""
 
     op: int
+    flags: int = 0
     job: int = 0
     request: int = 0
     incarnation: int = 0
-    flags: int = 0
     generation: int = 0
     route: int = 0
     table: int = 0
@@ -148,24 +147,29 @@ class Header(NamedTuple):
     value_bytes: int = 0
 
 
-# magic, version, op, flags, then job … in the order of `_FIELDS`
+# magic, version, then the header's fields
 _STRUCT = struct.Struct("<IHBB QQQ II IBBH IIII Q II II QQ")
 HEADER_BYTES = _STRUCT.size
 assert HEADER_BYTES == 104
 
-_PREFIX = struct.Struct("<IH")
-
 
 class WireError(Exception):
-    """A message that cannot be read. `code` says why in a reply."""
+    """A message that cannot be read or is refused. `code` says why in a reply.
 
-    def __init__(self, code: Code, text: str) -> None:
+    `request` is that of the message, where as much of it can be read.
+    """
+
+    def __init__(self, code: Code, text: str, request: int = 0) -> None:
         super().__init__(text)
         self.code = code
+        self.request = request
 
 
 class Message(NamedTuple):
-    """A message as received. The sections are buffers into the frames."""
+    """A message as received. The sections are buffers, which nobody else writes to.
+
+    `values` is None where they were received into the array that they are for.
+    """
 
     header: Header
     shards: Any
@@ -183,169 +187,103 @@ def table_id(name: str) -> int:
 
 def pack(header: Header) -> bytes:
     """The header's bytes."""
-    h = header
-    return _STRUCT.pack(
-        MAGIC,
-        VERSION,
-        h.op,
-        h.flags,
-        h.job,
-        h.request,
-        h.incarnation,
-        h.generation,
-        h.route,
-        h.table,
-        h.dtype,
-        h.code,
-        h.push,
-        h.epoch,
-        h.split,
-        h.token,
-        h.batch,
-        h.clock,
-        h.weight,
-        h.dim,
-        h.shards,
-        h.keys,
-        h.key_bytes,
-        h.value_bytes,
-    )
+    return _STRUCT.pack(MAGIC, VERSION, *header)
 
 
-def unpack(frame: Any) -> Header:
-    """The header at the beginning of a frame.
+def unpack(buffer: Any, at: int = 0) -> Header:
+    """The header that begins at byte `at`.
 
     Raises
     ------
     WireError
         Too short, not ours, or of another version.
     """
-    if len(frame) < HEADER_BYTES:
-        raise WireError(Code.BAD_MESSAGE, f"a message of {len(frame)} bytes has no header")
-    (
-        magic,
-        version,
-        op,
-        flags,
-        job,
-        request,
-        incarnation,
-        generation,
-        route,
-        table,
-        dtype,
-        code,
-        push,
-        epoch,
-        split,
-        token,
-        batch,
-        clock,
-        weight,
-        dim,
-        shards,
-        keys,
-        key_bytes,
-        value_bytes,
-    ) = _STRUCT.unpack_from(frame)
+    if len(buffer) - at < HEADER_BYTES:
+        raise WireError(Code.BAD_MESSAGE, f"a message of {len(buffer) - at} bytes has no header")
+    magic, version, *fields = _STRUCT.unpack_from(buffer, at)
+    header = Header._make(fields)
     if magic != MAGIC:
-        raise WireError(Code.BAD_MESSAGE, f"not a message of yarnps: it begins with {magic:#010x}")
+        raise not_ours(magic)
     if version != VERSION:
         raise WireError(
             Code.VERSION,
             f"protocol version {version} is not known here: this process speaks {VERSION}",
+            header.request,
         )
-    return Header(
-        op,
-        job,
-        request,
-        incarnation,
-        flags,
-        generation,
-        route,
-        table,
-        dtype,
-        code,
-        push,
-        epoch,
-        split,
-        token,
-        batch,
-        clock,
-        weight,
-        dim,
-        shards,
-        keys,
-        key_bytes,
-        value_bytes,
-    )
+    return header
 
 
-def request_of(frame: Any) -> int:
-    """The request id of a message that may be broken otherwise; 0 where there is none."""
-    if len(frame) < HEADER_BYTES:
-        return 0
-    return int(_STRUCT.unpack_from(frame)[5])
+def not_ours(magic: int) -> WireError:
+    """The error of bytes that do not begin as our messages do."""
+    return WireError(Code.BAD_MESSAGE, f"not a message of yarnps: it begins with {magic:#010x}")
+
+
+def sections_length(header: Header) -> int:
+    """Bytes of the three sections, without the zeros behind them."""
+    return header.shards * SECTION_BYTES + header.key_bytes + header.value_bytes
+
+
+def padding(length: int) -> int:
+    """Zeros behind sections of this length."""
+    return -length % 8
 
 
 def encode(
     header: Header, shards: Any = _EMPTY, keys: Any = _EMPTY, values: Any = _EMPTY
 ) -> list[Any]:
-    """The frames of a message. Sections are bytes-like; their lengths go into the header.
+    """A message, as buffers that are sent one after another.
 
     Parameters
     ----------
     header
         `shards`, `key_bytes` and `value_bytes` are filled in here.
+    shards, keys, values
+        Bytes-like. From `INLINE_LIMIT` on, keys and values are not copied.
     """
     shard_bytes, key_bytes, value_bytes = _nbytes(shards), _nbytes(keys), _nbytes(values)
-    header = header._replace(
-        shards=shard_bytes // SECTION_BYTES, key_bytes=key_bytes, value_bytes=value_bytes
-    )
     total = shard_bytes + key_bytes + value_bytes
+    head = _STRUCT.pack(
+        MAGIC,
+        VERSION,
+        *header[:-4],
+        shard_bytes // SECTION_BYTES,
+        header.keys,
+        key_bytes,
+        value_bytes,
+    )
     if total == 0:
-        return [pack(header)]
+        return [head]
+    pad = bytes(padding(total))
     if total < INLINE_LIMIT:
-        return [b"".join((pack(header), shards, keys, values))]
-    return [b"".join((pack(header), shards)), keys, values]
+        return [b"".join((head, shards, keys, values, pad))]
+    return [piece for piece in (head + bytes(shards), keys, values, pad) if _nbytes(piece)]
 
 
-def decode(frames: list[Any]) -> Message:
-    """Read a message from its frames (buffers), trusting none of the stated lengths.
+def decode(buffers: list[Any]) -> Message:
+    """Read a whole message, trusting none of the stated lengths.
 
     Raises
     ------
     WireError
         Anything that does not fit together.
     """
-    first = frames[0]
-    header = unpack(first)
-    start = HEADER_BYTES
-    end = start + header.shards * SECTION_BYTES
-    if len(frames) == 1:
-        keys_end = end + header.key_bytes
-        total = keys_end + header.value_bytes
-        if total != len(first):
-            raise WireError(
-                Code.BAD_MESSAGE,
-                f"the header states {total} bytes, the message has {len(first)}",
-            )
-        view = memoryview(first)
-        return Message(header, view[start:end], view[end:keys_end], view[keys_end:])
-    if len(frames) != 3:
-        raise WireError(Code.BAD_MESSAGE, f"a message of {len(frames)} frames: 1 or 3 expected")
-    stated = (end, header.key_bytes, header.value_bytes)
-    found = tuple(_nbytes(frame) for frame in frames)
-    if stated != found:
+    whole = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+    header = unpack(whole)
+    length = sections_length(header)
+    if HEADER_BYTES + length + padding(length) != len(whole):
         raise WireError(
-            Code.BAD_MESSAGE, f"the header states frames of {stated} bytes, they have {found}"
+            Code.BAD_MESSAGE,
+            f"the header states {HEADER_BYTES + length} bytes, the message has {len(whole)}",
+            header.request,
         )
-    return Message(header, memoryview(first)[start:end], frames[1], frames[2])
+    return Message(header, *sections(header, memoryview(whole), HEADER_BYTES))
 
 
-def peer_identity(incarnation: int) -> bytes:
-    """The zmq identity of an incarnation. It must not begin with a zero byte."""
-    return b"w" + incarnation.to_bytes(8, "little")
+def sections(header: Header, view: memoryview, start: int) -> tuple[Any, Any, Any]:
+    """The three sections of a message in a buffer that holds them from `start` on."""
+    keys = start + header.shards * SECTION_BYTES
+    values = keys + header.key_bytes
+    return view[start:keys], view[keys:values], view[values : values + header.value_bytes]
 
 
 def _nbytes(section: Any) -> int:

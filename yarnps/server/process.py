@@ -7,17 +7,14 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
-
-import zmq
 
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol import wire
 from yarnps.protocol.channel import RoleChannel
 from yarnps.protocol.settings import EngineSettings
 from yarnps.server.clocks import Clocks
 from yarnps.server.loading import load_shards
 from yarnps.server.memory import Watch, resident, table_limit
+from yarnps.server.port import Port
 from yarnps.server.saving import Export, Save, Task
 from yarnps.server.service import Reply, Service
 from yarnps.server.store import Store
@@ -28,13 +25,7 @@ STATS_S = 1.0
 # Variable with the bytes of the container's memory that are this process's.
 MEMORY = "YARNPS_MEMORY"
 # A save whose writer is busy is looked at again after this.
-TASK_POLL_MS = 2
-
-# Messages answered before the channel is looked at again.
-_BURST = 64
-
-# Longer frames are read where the network library left them.
-_COPY_BYTES = wire.INLINE_LIMIT + wire.HEADER_BYTES
+TASK_POLL_S = 0.002
 
 # How long the gate of a new server waits for workers that do not say where they are. They do so
 # as soon as they are told the new route, or at the end of the kernel that they are in.
@@ -74,6 +65,7 @@ class ServerProcess:
             route=begin.routes.version,
             request_limit=self._settings.request_limit,
         )
+        self._port = Port(self._service)
         self._tasks: list[Task] = []
         self._saved: pb.FromRole | None = None
         self._stopping = False
@@ -86,18 +78,7 @@ class ServerProcess:
 
     def run(self) -> None:
         """Load, say that we are ready, and serve."""
-        context = zmq.Context()
-        router = context.socket(zmq.ROUTER)
-        # Never drop a reply: what may be outstanding is limited by the workers.
-        router.setsockopt(zmq.SNDHWM, 0)
-        router.setsockopt(zmq.RCVHWM, 0)
-        router.setsockopt(zmq.LINGER, 0)
-        router.setsockopt(zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT + wire.INLINE_LIMIT)
-        # A worker that reconnects must not be shut out by its own broken connection.
-        router.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        router.setsockopt(zmq.HEARTBEAT_IVL, 10_000)
-        router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 60_000)
-        address = _bind(router, self._begin.bind_address or "127.0.0.1")
+        address = self._port.listen(self._begin.bind_address or "127.0.0.1")
         loaded = self._load()
         self._set_members(self._begin.members)
         # Workers that run already have clocks that this process has yet to hear of.
@@ -107,11 +88,9 @@ class ServerProcess:
         self._channel.send(pb.FromRole(server_ready=self._ready))
         self._service.store.memory_limit = self._memory_limit()
         for message in self._told_early:
-            for reply in self._told(message):
-                _send(router, reply)
-        self._serve(router)
-        router.close()
-        context.term()
+            self._send(self._told(message))
+        self._serve()
+        self._port.close()
 
     def _load(self) -> int:
         """Load the shards, and say meanwhile that this process is not frozen."""
@@ -142,41 +121,28 @@ class ServerProcess:
 
     # ------------------------------------------------------------------ the loop
 
-    def _serve(self, router: Any) -> None:
-        poller = zmq.Poller()
-        poller.register(router, zmq.POLLIN)
-        poller.register(self._channel.fileno(), zmq.POLLIN)
+    def _serve(self) -> None:
+        self._port.watch(self._channel.fileno())
         while not self._stopping:
-            events = dict(poller.poll(self._patience_ms()))
-            if router in events:
-                self._receive(router)
-            if self._channel.fileno() in events:
-                for reply in self._listen():
-                    _send(router, reply)
+            if self._port.wait(self._patience_s()):
+                self._send(self._listen())
             self._step_tasks()
             now = time.monotonic()
             if now >= self._next_stats:
                 self._next_stats = now + STATS_S
-                for reply in self._each_second(now):
-                    _send(router, reply)
+                self._send(self._each_second(now))
 
-    def _patience_ms(self) -> int:
+    def _send(self, replies: list[Reply]) -> None:
+        for reply in replies:
+            self._port.send(reply)
+        self._port.flush()
+
+    def _patience_s(self) -> float:
         """How long to wait for a request: not at all while a save has a shard to be copied, and
         only a moment while its writer has not taken what was copied."""
         if any(task.can_step for task in self._tasks):
-            return 0
-        return TASK_POLL_MS if self._tasks else int(STATS_S * 1000)
-
-    def _receive(self, router: Any) -> None:
-        now = time.monotonic()
-        for _ in range(_BURST):
-            try:
-                parts = router.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            frames = [part.bytes if len(part) <= _COPY_BYTES else part.buffer for part in parts[1:]]
-            for reply in self._service.handle(parts[0].bytes, frames, now):
-                _send(router, reply)
+            return 0.0
+        return TASK_POLL_S if self._tasks else STATS_S
 
     def _each_second(self, now: float) -> list[Reply]:
         if self._unheard_until and now >= self._unheard_until:
@@ -195,6 +161,7 @@ class ServerProcess:
         store = self._service.store
         for text in self._watch.look(store.tables.values(), store.memory_limit):
             self._channel.send(pb.FromRole(event=pb.RoleEvent(name="tables", text=text)))
+        self._port.expire(now)
         return self._service.expire(now) + self._service.open_gate()
 
     # ------------------------------------------------------------------ tasks beside the requests
@@ -285,24 +252,3 @@ def exit_without_agent() -> None:
     log.warning("the agent has closed its channel: this process ends now")
     logging.shutdown()
     os._exit(1)
-
-
-def _bind(router: Any, ip: str) -> str:
-    """Bind a free port of an address (or an endpoint as it is); returns the endpoint."""
-    if "://" in ip:
-        router.bind(ip)
-        return ip
-    if ":" in ip:
-        router.setsockopt(zmq.IPV6, 1)
-        ip = f"[{ip}]"
-    router.bind(f"tcp://{ip}:*")
-    endpoint: bytes = router.getsockopt(zmq.LAST_ENDPOINT)
-    return endpoint.rstrip(b"\0").decode()
-
-
-def _send(router: Any, reply: Reply) -> None:
-    if len(reply.frames) == 1:
-        router.send(reply.peer, zmq.SNDMORE)
-        router.send(reply.frames[0])
-    else:
-        router.send_multipart([reply.peer, *reply.frames], copy=False)

@@ -26,7 +26,7 @@ Frames = list[Any]
 
 
 class Reply(NamedTuple):
-    """Frames for a peer."""
+    """A message for a peer, as buffers that are sent one after another."""
 
     peer: bytes
     frames: Frames
@@ -93,19 +93,43 @@ class Service:
     # ------------------------------------------------------------------ in
 
     def handle(self, peer: bytes, frames: Frames, now: float) -> list[Reply]:
-        """Answer one message; a reply may be for another peer whose pull has waited."""
-        replies = []
+        """Answer one message that is still in the buffers it came in."""
         try:
             message = wire.decode(frames)
         except WireError as error:
-            replies.append(Reply(peer, self._refuse(_header_of(frames), error.code, str(error))))
-        else:
-            answer = self._answer(peer, message, now)
-            if answer is not None:
-                replies.append(Reply(peer, answer))
+            return [self.refusal(peer, error)]
+        return self.answer(peer, message, now)
+
+    def answer(self, peer: bytes, message: Message, now: float) -> list[Reply]:
+        """Answer one message; a reply may be for another peer whose pull has waited.
+
+        Parameters
+        ----------
+        peer
+            Names the connection. Messages of one are not read before its HELLO.
+        now
+            Seconds of a clock that never goes back.
+        """
+        answer = self._answer(peer, message, now)
+        replies = [] if answer is None else [Reply(peer, answer)]
         if self._gate_moved:
             replies += self.open_gate()
         return replies
+
+    def refusal(self, peer: bytes, error: WireError) -> Reply:
+        """The reply to something that is no message."""
+        header = Header(op=0, request=error.request)
+        return Reply(peer, self._refuse(header, error.code, str(error)))
+
+    def knows(self, peer: bytes) -> bool:
+        """Whether its HELLO was accepted."""
+        return peer in self._known
+
+    def forget(self, peer: bytes) -> None:
+        """The connection is gone, and with it whoever waited at its other end."""
+        self._known.pop(peer, None)
+        for key in [key for key in self._parked if key[0] == peer]:
+            del self._parked[key]
 
     def _answer(self, peer: bytes, message: Message, now: float) -> Frames | None:
         header = message.header
@@ -141,7 +165,6 @@ class Service:
     def _park(self, peer: bytes, message: Message, now: float) -> None:
         key = (peer, message.header.request)
         since = self._parked[key].since if key in self._parked else now
-        # The frames' memory may belong to the network library: it is ours while we hold them.
         self._parked[key] = _Parked(peer, message, since)
 
     def open_gate(self) -> list[Reply]:
@@ -173,10 +196,8 @@ class Service:
         """Forget workers that are gone; whoever waited for them goes on."""
         for incarnation in self.clocks.set_members(inside, outside):
             self.store.recent.forget(incarnation)
-            peer = wire.peer_identity(incarnation)
-            self._known.pop(peer, None)
-            for key in [key for key in self._parked if key[0] == peer]:
-                del self._parked[key]
+            for peer in [peer for peer, who in self._known.items() if who == incarnation]:
+                self.forget(peer)
         return self.open_gate()
 
     # ------------------------------------------------------------------ out
@@ -250,7 +271,7 @@ class Service:
         return self._values(message.header, self.store.pull(message, sections))
 
     def _values(self, header: Header, values: Any, keys: Any = b"") -> Frames:
-        kind = _DTYPES[values.dtype.name]
+        kind = wire.DTYPE_OF[values.dtype.name]
         dim = values.shape[1] if values.ndim == 2 else 1
         return self._reply(
             header,
@@ -342,17 +363,5 @@ class Service:
         ]
 
 
-_DTYPES = {
-    "float32": wire.DType.FLOAT32,
-    "float64": wire.DType.FLOAT64,
-    "uint8": wire.DType.UINT8,
-}
-
-
 def _bytes_of(values: Any) -> Any:
     return memoryview(values).cast("B") if values.size else b""
-
-
-def _header_of(frames: Frames) -> Header:
-    """As much of a broken message's header as its refusal needs."""
-    return Header(op=0, request=wire.request_of(frames[0]) if frames else 0)

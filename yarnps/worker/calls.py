@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from yarnps._errors import YarnpsError
 from yarnps.protocol.shards import put_rows
 from yarnps.protocol.tables import TableSpec
-from yarnps.protocol.wire import Header, Message, Op
+from yarnps.protocol.wire import DTYPE_OF, Header, Message, Op
 from yarnps.worker.leases import Held
 from yarnps.worker.routing import Part
 
@@ -41,7 +41,6 @@ class Call:
     on_reply: Callable[[Message], None] | None = None
     left: int = 0
     error: YarnpsError | None = None
-    on_done: list[Callable[[Call], None]] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
@@ -50,7 +49,6 @@ class Call:
     def fail(self, error: YarnpsError) -> None:
         if not self.done:
             self.error = error
-            self._finished()
 
     def answered(self, part: Part, message: Message) -> None:
         """One of the requests has its answer."""
@@ -61,16 +59,25 @@ class Call:
         if self.on_reply is not None:
             self.on_reply(message)
         self.left -= 1
-        if self.left == 0:
-            self._finished()
 
-    def _finished(self) -> None:
-        for action in self.on_done:
-            action(self)
+    def place_of(self, part: Part, header: Header) -> memoryview | None:
+        """Where a reply's values can be received without a copy: they are one stretch of `out`."""
+        out, places = self.out, part.places
+        if self.done or out is None or places is None or header.op != Op.OK:
+            return None
+        if places.ndim != 2 or len(places) != 1:
+            return None
+        first, end = places[0].tolist()
+        stretch = out[first:end]
+        if header.dtype != DTYPE_OF[out.dtype.name] or header.value_bytes != stretch.nbytes:
+            return None
+        return memoryview(stretch.data).cast("B")
 
     def _place(self, part: Part, message: Message) -> None:
         out, places = self.out, part.places
         assert out is not None and places is not None
+        if message.values is None:
+            return  # received where it belongs
         values = np.frombuffer(message.values, out.dtype)
         if not values.flags.aligned:
             values = values.copy()
@@ -98,7 +105,5 @@ class Request:
     call: Call
     part: Part
     since: float  # first sent, or first wanted to be sent
-    again_at: float = 0.0
-    patience: float = 0.0
     nbytes: int = 0
     reroute: bool = False  # the shards are elsewhere: waits for newer routes

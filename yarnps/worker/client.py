@@ -1,15 +1,19 @@
 """The worker's side of the data plane: calls in, requests to the servers, answers back.
 
 Whoever waits for a call does the input and output; there is no thread for it. Every method that
-touches a socket holds the lock. A request is kept until it is answered, and sent again when its
-server has a new incarnation, when its shards have another server, or when no answer comes;
-servers drop what they have applied already by the push's identity.
+touches a socket holds the lock. What a socket does not take at once, and answers that have come,
+are looked at whenever a call is made or waited for; in between the system's buffers hold them.
+
+A request is kept until it is answered, and sent again when its connection broke, when its server
+has a new incarnation, or when its shards have another server; servers drop what they have applied
+already by the push's identity.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import select
 import socket
 import threading
 import time
@@ -17,11 +21,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import zmq
 
 from yarnps._errors import ClusterError, LeaseRevoked, ServerRefused, YarnpsError
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
+from yarnps.protocol.stream import Memory
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Header, Message, Op
 from yarnps.worker.calls import Call, Request
@@ -31,8 +35,8 @@ from yarnps.worker.stopwatch import Stopwatch
 
 log = logging.getLogger(__name__)
 
-# What may be outstanding at one server before a call waits.
-WINDOW_BYTES = 256 << 20
+# What may be outstanding at one server before a call waits: it bounds the memory of both sides.
+WINDOW_BYTES = 64 << 20
 WINDOW_REQUESTS = 4096
 
 # A wait looks at limits and revoked leases this often, whatever else happens.
@@ -57,18 +61,17 @@ class Client:
         self._job = begin.job
         self._token = begin.data_token
         self._incarnation = begin.incarnation.id
-        self._identity = wire.peer_identity(self._incarnation)
         self._limit = request_limit
         self._lock = threading.RLock()
-        self._context = zmq.Context()
         self._numbers = itertools.count(1)
         self._connections: dict[int, Connection] = {}
-        self._by_socket: dict[Any, Connection] = {}
-        self._poller = zmq.Poller()
+        self._by_fd: dict[int, Connection] = {}
+        self._epoll = select.epoll()
+        self._memory = Memory()
         self._wake_out, self._wake_in = socket.socketpair()
         self._wake_out.setblocking(False)
         self._wake_in.setblocking(False)
-        self._poller.register(self._wake_in.fileno(), zmq.POLLIN)
+        self._epoll.register(self._wake_in.fileno(), select.EPOLLIN)
         self._news: pb.Routes | None = None
         self._next_tick = 0.0
         self._tables: dict[str, TableSpec] = {}
@@ -103,7 +106,7 @@ class Client:
         with self._lock:
             for connection in self._connections.values():
                 connection.close()
-            self._context.destroy(linger=0)
+            self._epoll.close()
             self._wake_in.close()
             self._wake_out.close()
 
@@ -126,11 +129,6 @@ class Client:
             call.left = len(requests)
             for request in requests:
                 self._place(request)
-            if not requests:
-                call.left = 1
-                call.left -= 1
-                for action in call.on_done:
-                    action(call)
         return call
 
     def ask_all(self, header: Header, what: str, **fields: Any) -> Call:
@@ -183,11 +181,12 @@ class Client:
         """Receive what is there, waiting up to `seconds` for the first."""
         with self._lock:
             self._follow_news()
-            for ready, _ in self._poller.poll(max(0, int(seconds * 1000))):
-                if ready == self._wake_in.fileno():
+            for fd, events in self._epoll.poll(max(0.0, seconds)):
+                connection = self._by_fd.get(fd)
+                if connection is not None and connection.fileno == fd:
+                    self._serve(connection, events)
+                else:
                     self._drain_wake()
-                elif (connection := self._by_socket.get(ready)) is not None:
-                    self._receive(connection)
             self._follow_news()
             now = time.monotonic()
             if now >= self._next_tick:
@@ -221,17 +220,20 @@ class Client:
 
     def _send(self, connection: Connection, request: Request) -> None:
         header = request.call.header._replace(generation=self.generation, route=self.router.version)
-        connection.send(request, header, time.monotonic())
+        connection.send(request, header)
 
     # ------------------------------------------------------------------ receiving
 
-    def _receive(self, connection: Connection) -> None:
-        while (frames := connection.receive()) is not None:
-            try:
-                message = wire.decode(frames)
-            except wire.WireError as error:
-                log.warning("an answer of server %d cannot be read: %s", connection.rank, error)
-                continue
+    def _serve(self, connection: Connection, events: int) -> None:
+        try:
+            messages = connection.serve(events)
+        except wire.WireError as error:
+            self.broken = ServerRefused(
+                f"what server {connection.rank} answers cannot be read: {error}",
+                "is it of the same version of yarnps as this worker?",
+            )
+            return
+        for message in messages:
             self._answered(connection, message)
 
     def _answered(self, connection: Connection, message: Message) -> None:
@@ -287,8 +289,7 @@ class Client:
 
     def _forget(self, call: Call) -> None:
         for connection in self._connections.values():
-            for number in [n for n, r in connection.pending.items() if r.call is call]:
-                connection.remove(number)
+            connection.forget(call)
 
     # ------------------------------------------------------------------ routes
 
@@ -305,31 +306,31 @@ class Client:
         self.router = Router(routes)
         self.generation = max(self.generation, routes.generation)
         for route in routes.servers:
-            connection = self._connections.setdefault(
-                route.server_rank, Connection(route.server_rank)
-            )
-            if connection.is_same(route):
-                continue
-            if connection.up:
-                self._poller.unregister(connection.socket)
-                del self._by_socket[connection.socket]
-            connection.connect(self._context, route, self._identity)
-            if connection.up:
-                self._by_socket[connection.socket] = connection
-                self._poller.register(connection.socket, zmq.POLLIN)
-                self._greet(connection)
-                for request in list(connection.pending.values()):
-                    self._send(connection, request)
+            connection = self._connections.get(route.server_rank)
+            if connection is None:
+                connection = Connection(route.server_rank, self._epoll, self._memory)
+                self._connections[route.server_rank] = connection
+            if not connection.is_same(route):
+                connection.redirect(route)
+                self._dial(connection, time.monotonic())
         for connection in list(self._connections.values()):
             for request in list(connection.pending.values()):
                 if request.reroute or not self._is_at_home(connection, request):
                     self._reroute(connection, request)
 
+    def _dial(self, connection: Connection, now: float) -> None:
+        """Connect where that is due, and send what may have been lost."""
+        if connection.due(now) and connection.dial(now):
+            self._by_fd[connection.fileno] = connection
+            self._greet(connection)
+            for request in list(connection.pending.values()):
+                self._send(connection, request)
+
     def _greet(self, connection: Connection) -> None:
         header = self.header(Op.HELLO, generation=self.generation, route=self.router.version)
-        connection.send_frames(hello(header, self._token))
+        connection.write(hello(header, self._token))
         for spec in self._tables.values():
-            connection.send_frames(opening(header, spec))
+            connection.write(opening(header, spec))
 
     def _is_at_home(self, connection: Connection, request: Request) -> bool:
         shards = request.part.sections[:, 0].astype(np.int64)
@@ -358,20 +359,24 @@ class Client:
             if request.number in connection.pending:
                 self._send(connection, request)
         for connection in self._connections.values():
-            for request in list(connection.pending.values()):
-                if now - request.since >= self._limit:
-                    self._forget(request.call)
-                    request.call.fail(self._silence(connection, request, now))
-                elif now >= request.again_at and connection.up:
-                    self._send(connection, request)
+            late = [r for r in connection.pending.values() if now - r.since >= self._limit]
+            for request in late:
+                error = self._silence(connection, request, now)
+                self._forget(request.call)
+                request.call.fail(error)
+            if late and connection.up:
+                # What it has not taken would be kept for nobody.
+                connection.close("it does not answer")
+            self._dial(connection, now)
 
     def _silence(self, connection: Connection, request: Request, now: float) -> ClusterError:
         waited = now - request.since
         since = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
         where = connection.address or "not started again yet"
+        trouble = f" ({connection.trouble})" if connection.trouble else ""
         return ClusterError(
             f"server {connection.rank} ({where}) has not answered since {since}, for "
-            f"{waited:.0f} s: {request.call.what}",
+            f"{waited:.0f} s: {request.call.what}{trouble}",
             "see that server's log; server.request_limit in the job file is the time to wait",
         )
 

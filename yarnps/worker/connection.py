@@ -3,66 +3,94 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 from typing import Any
 
 import numpy as np
-import zmq
 
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
+from yarnps.protocol.stream import Closed, Memory, Outbox, Reader, dial
 from yarnps.protocol.tables import TableSpec
-from yarnps.protocol.wire import Flag, Header, Op
-from yarnps.worker.calls import Request
+from yarnps.protocol.wire import Flag, Header, Message, Op
+from yarnps.worker.calls import Call, Request
 
-# A request without an answer is sent again after this long, then after twice as long, and so on:
-# a connection that broke loses what was under way, a busy server only needs patience.
-RESEND_S = 5.0
-_RESEND_MOST_S = 60.0
+# After a connection broke: the first pause before it is tried again, and the longest.
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
 
 
 class Connection:
-    """Sends requests to one server rank, whichever incarnation serves it now."""
+    """Sends requests to one server rank, whichever incarnation serves it now.
 
-    def __init__(self, rank: int) -> None:
+    A request stays pending until it is answered. When the connection breaks, whoever holds it
+    dials again when `due` says so, and sends all that is pending once more.
+    """
+
+    def __init__(self, rank: int, epoll: select.epoll, memory: Memory) -> None:
         self.rank = rank
         self.address = ""
         self.incarnation = 0
         self.pending: dict[int, Request] = {}
         self.outstanding = 0  # bytes
-        self.socket: Any = None
+        self.trouble = ""  # why there is no connection
+        self._epoll = epoll
+        self._memory = memory
+        self._socket: socket.socket | None = None
+        self._reader: Reader | None = None
+        self._outbox = Outbox()
+        self._writing = False
+        self._pause = 0.0
+        self._due = 0.0
+
+    # ------------------------------------------------------------------ connecting
 
     @property
     def up(self) -> bool:
-        return self.socket is not None
+        return self._socket is not None
 
-    def close(self) -> None:
-        if self.socket is not None:
-            self.socket.close(linger=0)
-            self.socket = None
-
-    def connect(self, context: Any, route: pb.ServerRoute, identity: bytes) -> None:
-        """Talk to a new incarnation from now on."""
-        self.close()
-        self.address, self.incarnation = route.address, route.incarnation
-        if not route.address:
-            return
-        socket = context.socket(zmq.DEALER)
-        socket.setsockopt(zmq.ROUTING_ID, identity)
-        # What is outstanding is limited by the client's window, never by dropping messages.
-        socket.setsockopt(zmq.SNDHWM, 0)
-        socket.setsockopt(zmq.RCVHWM, 0)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.RECONNECT_IVL, 100)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
-        socket.setsockopt(zmq.HEARTBEAT_IVL, 10_000)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 60_000)
-        if "[" in route.address:
-            socket.setsockopt(zmq.IPV6, 1)
-        socket.connect(route.address)
-        self.socket = socket
+    @property
+    def fileno(self) -> int:
+        return -1 if self._socket is None else self._socket.fileno()
 
     def is_same(self, route: pb.ServerRoute) -> bool:
         return (self.address, self.incarnation) == (route.address, route.incarnation)
+
+    def redirect(self, route: pb.ServerRoute) -> None:
+        """The rank has another incarnation, or none for now."""
+        self.close()
+        self.address, self.incarnation = route.address, route.incarnation
+        self._pause = self._due = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether to dial now."""
+        return self._socket is None and bool(self.address) and now >= self._due
+
+    def dial(self, now: float) -> bool:
+        """Connect; False when it is refused at once."""
+        self._due = now + self._pause
+        self._pause = min(max(2 * self._pause, _PAUSE_S), _LONGEST_PAUSE_S)
+        try:
+            self._socket = dial(self.address)
+        except Closed as closed:
+            self.trouble = str(closed)
+            return False
+        self._reader = Reader(self._memory, wire.MESSAGE_LIMIT, self._place_of)
+        self._writing = False
+        self._epoll.register(self._socket.fileno(), select.EPOLLIN)
+        return True
+
+    def close(self, why: str = "") -> None:
+        self.trouble = why
+        self._outbox.clear()
+        self._reader = None
+        if self._socket is not None:
+            self._epoll.unregister(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    # ------------------------------------------------------------------ pending requests
 
     def add(self, request: Request) -> None:
         self.pending[request.number] = request
@@ -75,51 +103,87 @@ class Connection:
             self.outstanding -= request.nbytes
         return request
 
-    def send(self, request: Request, header: Header, now: float) -> None:
-        """Put a request on the wire; it stays pending until it is answered."""
-        request.patience = min(max(RESEND_S, 2 * request.patience), _RESEND_MOST_S)
-        request.again_at = now + request.patience
-        if self.socket is None:
-            return
+    def forget(self, call: Call) -> None:
+        """Nobody waits for this call any more; the caller's arrays are the caller's again."""
+        for number in [n for n, request in self.pending.items() if request.call is call]:
+            self.remove(number)
+        if call.out is not None and self._reader is not None:
+            self._reader.divert(call.out)
+
+    # ------------------------------------------------------------------ sending
+
+    def send(self, request: Request, header: Header) -> None:
+        """Put a request on the wire."""
         part = request.part
-        frames = wire.encode(
-            header._replace(
-                request=request.number, keys=0 if part.keys is None else len(part.keys)
-            ),
-            _section(part.sections),
-            _section(part.keys),
-            _section(part.values),
+        self.write(
+            wire.encode(
+                header._replace(
+                    request=request.number, keys=0 if part.keys is None else len(part.keys)
+                ),
+                _section(part.sections),
+                _section(part.keys),
+                _section(part.values),
+            )
         )
-        self.send_frames(frames)
 
-    def send_frames(self, frames: list[Any]) -> None:
-        if self.socket is None:
+    def write(self, buffers: list[Any]) -> None:
+        """Send a message; what the system does not take at once goes when it does."""
+        if self._socket is None:
             return
-        if len(frames) == 1:
-            self.socket.send(frames[0])
-        else:
-            # zmq reads the arrays later: the request keeps them until it is answered.
-            self.socket.send_multipart(frames, copy=False)
+        waits = bool(self._outbox)
+        self._outbox.add(buffers)
+        if not waits:
+            self._flush()
 
-    def receive(self) -> list[Any] | None:
-        """The frames of one message, or None."""
-        if self.socket is None:
-            return None
+    def _flush(self) -> None:
+        assert self._socket is not None
         try:
-            parts = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return None
-        limit = wire.INLINE_LIMIT + wire.HEADER_BYTES
-        return [part.bytes if len(part) <= limit else part.buffer for part in parts]
+            self._outbox.flush(self._socket)
+        except Closed as closed:
+            self.close(str(closed))
+            return
+        if bool(self._outbox) != self._writing:
+            self._writing = bool(self._outbox)
+            events = select.EPOLLIN | (select.EPOLLOUT if self._writing else 0)
+            self._epoll.modify(self._socket.fileno(), events)
+
+    # ------------------------------------------------------------------ receiving
+
+    def serve(self, events: int) -> list[Message]:
+        """Send and receive what can be; returns the answers.
+
+        Raises
+        ------
+        WireError
+            The server does not speak our protocol.
+        """
+        if events & select.EPOLLOUT:
+            self._flush()
+        messages: list[Message] = []
+        if self._socket is None or self._reader is None or not events & ~select.EPOLLOUT:
+            return messages
+        try:
+            for message in self._reader.read(self._socket):
+                messages.append(message)
+        except Closed as closed:
+            self.close(str(closed))
+        if messages:
+            self._pause, self.trouble = 0.0, ""
+        return messages
+
+    def _place_of(self, header: Header) -> memoryview | None:
+        """Where a long answer's values can be received to without a copy."""
+        request = self.pending.get(header.request)
+        return None if request is None else request.call.place_of(request.part, header)
 
 
 def hello(header: Header, token: str) -> list[Any]:
-    """The frames of a connection's first message."""
+    """A connection's first message."""
     return wire.encode(header._replace(op=Op.HELLO), keys=json.dumps({"token": token}).encode())
 
 
 def opening(header: Header, spec: TableSpec) -> list[Any]:
-    """The frames that open a table."""
+    """The message that opens a table."""
     return wire.encode(
         header._replace(op=Op.OPEN, table=wire.table_id(spec.name)), keys=spec.to_json().encode()
     )

@@ -20,8 +20,6 @@ from yarnps.worker.routing import Part
 if TYPE_CHECKING:
     from yarnps.worker.batch import Batch
 
-_DTYPES = {"float32": wire.DType.FLOAT32, "float64": wire.DType.FLOAT64}
-
 
 class Future:
     """An operation under way on the servers."""
@@ -82,7 +80,7 @@ class Table:
 
     def _header(self, op: Op, *, flags: int = 0) -> Header:
         return self._client.header(
-            op, table=self._id, flags=flags, dtype=_DTYPES[self.spec.dtype], dim=self.spec.dim
+            op, table=self._id, flags=flags, dtype=wire.DTYPE_OF[self.spec.dtype], dim=self.spec.dim
         )
 
     def _read(self, op: Op, out: NDArray[Any] | None, *, flags: int = 0) -> Call:

@@ -1,0 +1,218 @@
+"""The server's port: connections of workers, their messages, and replies that have to wait.
+
+A peer is read only while its replies leave: one that asks and does not take the answers is not
+read any further, so that what is kept for it has a limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import time
+from dataclasses import dataclass, field
+
+from yarnps.protocol import wire
+from yarnps.protocol.stream import Closed, Memory, Outbox, Reader, tune
+from yarnps.protocol.wire import WireError
+from yarnps.server.service import Reply, Service
+
+log = logging.getLogger(__name__)
+
+# Replies that wait for one peer; above it the peer is not read.
+REPLIES_LIMIT = 64 << 20
+
+# Before its HELLO a peer gets this much memory, and this much time.
+STRANGER_BYTES = 64 << 10
+STRANGER_S = 30.0
+
+# A refused peer may still be sending; its input is dropped for so long, so that the refusal
+# reaches it before the connection is reset.
+_DRAIN_S = 5.0
+_DRAIN_BYTES = 1 << 20
+
+_BACKLOG = 1024
+_READ = select.EPOLLIN | select.EPOLLRDHUP
+
+
+@dataclass(eq=False)
+class _Peer:
+    name: bytes
+    sock: socket.socket
+    reader: Reader
+    deadline: float  # of its HELLO; when refused, of the rest of its input
+    outbox: Outbox = field(default_factory=Outbox)
+    known: bool = False
+    refused: bool = False
+    touched: bool = False
+    events: int = _READ
+
+
+class Port:
+    """Listens on an address, and brings a service the messages of all that connect."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._epoll = select.epoll()
+        self._memory = Memory()
+        self._peers: dict[bytes, _Peer] = {}
+        self._by_fd: dict[int, _Peer] = {}
+        self._touched: list[_Peer] = []  # those with new replies
+        self._listener: socket.socket | None = None
+        self._count = 0
+
+    def watch(self, fd: int) -> None:
+        """Let `wait` also return for another file that can be read."""
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def listen(self, ip: str) -> str:
+        """Bind a free port of an address, or ``ipc://path``; returns the endpoint."""
+        if ip.startswith("ipc://"):
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(ip.removeprefix("ipc://"))
+            endpoint = ip
+        else:
+            family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            listener.bind((ip, 0))
+            host = f"[{ip}]" if ":" in ip else ip
+            endpoint = f"tcp://{host}:{listener.getsockname()[1]}"
+        listener.setblocking(False)
+        listener.listen(_BACKLOG)
+        self._listener = listener
+        self._epoll.register(listener.fileno(), select.EPOLLIN)
+        return endpoint
+
+    def close(self) -> None:
+        for peer in list(self._peers.values()):
+            self._drop(peer, "this server ends")
+        if self._listener is not None:
+            self._listener.close()
+        self._epoll.close()
+
+    @property
+    def peers(self) -> int:
+        return len(self._peers)
+
+    # ------------------------------------------------------------------ the loop
+
+    def wait(self, seconds: float) -> list[int]:
+        """Serve what has come within `seconds`; returns the watched files that can be read."""
+        others = []
+        now = 0.0
+        for fd, events in self._epoll.poll(seconds):
+            peer = self._by_fd.get(fd)
+            if peer is not None:
+                now = now or time.monotonic()
+                self._serve(peer, events, now)
+            elif self._listener is not None and fd == self._listener.fileno():
+                self._accept(time.monotonic())
+            else:
+                others.append(fd)
+        self.flush()
+        return others
+
+    def send(self, reply: Reply) -> None:
+        """Leave a reply for its peer; `flush` sends it. Nobody there any more: nothing is sent."""
+        peer = self._peers.get(reply.peer)
+        if peer is not None:
+            if not peer.touched:
+                peer.touched = True
+                self._touched.append(peer)
+            peer.outbox.add(reply.frames)
+
+    def flush(self) -> None:
+        """Send the replies of this round: all of a peer's in one go."""
+        touched, self._touched = self._touched, []
+        for peer in touched:
+            peer.touched = False
+            if peer.name in self._peers:
+                self._push_out(peer)
+
+    def expire(self, now: float) -> None:
+        """Drop those who have not said HELLO in time."""
+        for peer in list(self._peers.values()):
+            if not peer.known and now >= peer.deadline:
+                self._drop(peer, "it has not said HELLO")
+
+    # ------------------------------------------------------------------ peers
+
+    def _accept(self, now: float) -> None:
+        assert self._listener is not None
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # out of files, or it has left already
+                log.warning("a connection could not be taken: %s", error)
+                return
+            tune(sock)
+            self._count += 1
+            name = b"%d" % self._count
+            peer = _Peer(name, sock, Reader(self._memory, STRANGER_BYTES), now + STRANGER_S)
+            self._peers[name] = self._by_fd[sock.fileno()] = peer
+            self._epoll.register(sock.fileno(), _READ)
+
+    def _serve(self, peer: _Peer, events: int, now: float) -> None:
+        try:
+            if events & select.EPOLLOUT:
+                peer.outbox.flush(peer.sock)
+                self._set_events(peer)
+            if events & ~select.EPOLLOUT:
+                self._read(peer, now)
+        except Closed as closed:
+            self._drop(peer, str(closed))
+
+    def _read(self, peer: _Peer, now: float) -> None:
+        if peer.refused:
+            self._drain(peer, now)
+            return
+        try:
+            for message in peer.reader.read(peer.sock):
+                for reply in self._service.answer(peer.name, message, now):
+                    self.send(reply)
+                if not peer.known and self._service.knows(peer.name):
+                    peer.known = True
+                    peer.reader.limit = wire.MESSAGE_LIMIT
+        except WireError as error:
+            self.send(self._service.refusal(peer.name, error))
+            peer.refused, peer.known, peer.deadline = True, False, now + _DRAIN_S
+
+    def _drain(self, peer: _Peer, now: float) -> None:
+        try:
+            if not peer.sock.recv(_DRAIN_BYTES) or now >= peer.deadline:
+                raise Closed("it was refused")
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise Closed(str(error)) from error
+
+    def _push_out(self, peer: _Peer) -> None:
+        try:
+            peer.outbox.flush(peer.sock)
+            if peer.refused and not peer.outbox:
+                peer.sock.shutdown(socket.SHUT_WR)
+        except (Closed, OSError) as closed:
+            self._drop(peer, str(closed))
+            return
+        self._set_events(peer)
+
+    def _set_events(self, peer: _Peer) -> None:
+        events = 0 if peer.outbox.nbytes > REPLIES_LIMIT else _READ
+        if peer.outbox:
+            events |= select.EPOLLOUT
+        if events != peer.events:
+            peer.events = events
+            self._epoll.modify(peer.sock.fileno(), events)
+
+    def _drop(self, peer: _Peer, why: str) -> None:
+        if self._peers.pop(peer.name, None) is None:
+            return
+        log.debug("peer %s is gone: %s", os.fsdecode(peer.name), why)
+        del self._by_fd[peer.sock.fileno()]
+        self._epoll.unregister(peer.sock.fileno())
+        peer.outbox.clear()
+        peer.sock.close()
+        self._service.forget(peer.name)
