@@ -18,6 +18,7 @@ from yarnps.server.segments import Losses
 from yarnps.server.sparse import initial_of, seed_of
 
 _INIT_STEP = 1 << 20  # elements initialised at a time
+_STRETCHES_KEPT = 1024  # sets of shards whose stretches are known
 
 
 class Stretch(NamedTuple):
@@ -56,6 +57,8 @@ class DenseTable:
         self.nonfinite = 0
         self.losses = Losses()  # a dense table loses nothing
         self.waiting = 0
+        # Workers name the same shards again and again.
+        self._whole: dict[bytes, list[Stretch]] = {}
         self.clear()
 
     def clear(self) -> None:
@@ -97,10 +100,17 @@ class DenseTable:
 
     def whole(self, sections: Sections) -> list[Stretch]:
         """All elements of the shards named; neighbours are joined."""
-        return self._joined(
-            (int(shard), int(self._bounds[shard]), int(self._bounds[shard + 1]))
-            for shard in sections[:, 0]
-        )
+        named = sections[:, 0].tobytes()
+        found = self._whole.get(named)
+        if found is None:
+            found = self._joined(
+                (int(shard), int(self._bounds[shard]), int(self._bounds[shard + 1]))
+                for shard in sections[:, 0]
+            )
+            if len(self._whole) >= _STRETCHES_KEPT:
+                self._whole.clear()
+            self._whole[named] = found
+        return found
 
     def ranges(self, sections: Sections, keys: Int64s) -> list[Stretch]:
         """The ranges of elements that a message names.

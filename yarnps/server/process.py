@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from yarnps._memory import keep_pages
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import RoleChannel
 from yarnps.protocol.settings import EngineSettings
@@ -46,6 +47,7 @@ class ServerProcess:
     def __init__(
         self, channel: RoleChannel, begin: pb.Begin, told: Sequence[pb.ToRole] = ()
     ) -> None:
+        keep_pages()
         self._channel = channel
         self._told_early = told  # what came right behind `begin`
         self._begin = begin

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from yarnps._errors import ClusterError, LeaseRevoked, ServerRefused, YarnpsError
+from yarnps._memory import keep_pages
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
 from yarnps.protocol.stream import Memory
@@ -58,6 +59,7 @@ class Client:
     """
 
     def __init__(self, begin: pb.Begin, request_limit: float) -> None:
+        keep_pages()
         self._job = begin.job
         self._token = begin.data_token
         self._incarnation = begin.incarnation.id

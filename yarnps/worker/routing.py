@@ -14,14 +14,16 @@ from yarnps.protocol.shards import (
     Partition,
     Sections,
     dense_bounds,
+    frozen,
     partition,
     shard_bits,
+    take_rows,
 )
 from yarnps.protocol.tables import TableSpec
 
-# A request longer than this is cut between shards: a server answers others in between, and
-# neither side needs one huge piece of memory.
-PART_BYTES = 64 << 20
+# A request longer than this is cut between shards: one piece is worked on while the next is on its
+# way, all of them in memory that the processor's cache holds, and a server answers others between.
+PART_BYTES = 1 << 20
 
 
 class Part(NamedTuple):
@@ -66,6 +68,8 @@ class Router:
         self._order = np.lexsort((np.arange(self.shards), self.owner)).astype(np.int64)
         self._position = np.empty(self.shards, np.int32)
         self._position[self._order] = np.arange(self.shards, dtype=np.int32)
+        # The same for every call: by number of elements and their size.
+        self._dense: dict[tuple[int, int], list[Part]] = {}
         owners = self.owner[self._order]
         self._slices = {
             server: (int(np.searchsorted(owners, server)), int(np.searchsorted(owners, server + 1)))
@@ -100,7 +104,9 @@ class Router:
         """
         parted = partition(keys, self.bits, self._position)
         if values is not None:
-            values = values[parted.order] if len(keys) else values
+            ordered = np.empty_like(values)
+            take_rows(frozen(values), parted.order, ordered)
+            values = ordered
         for server in self.servers:
             a, b = self._slices[server]
             for low, high in _cuts(parted.starts, a, b, 8 + row_bytes):
@@ -125,6 +131,18 @@ class Router:
 
     def dense(self, spec: TableSpec, values: NDArray[Any] | None) -> Iterator[Part]:
         """Requests for all elements; `values` is flat."""
+        key = (spec.elements, spec.itemsize)
+        blocks = self._dense.get(key)
+        if blocks is None:
+            blocks = self._dense[key] = list(self._dense_blocks(spec))
+        for block in blocks:
+            assert block.places is not None
+            yield (
+                block if values is None else block._replace(values=_elements(values, block.places))
+            )
+
+    def _dense_blocks(self, spec: TableSpec) -> Iterator[Part]:
+        """The requests for a whole dense table, without values."""
         bounds = dense_bounds(spec.elements, self.shards)
         for server in self.servers:
             shards = self.shards_of(server)
@@ -133,7 +151,7 @@ class Router:
                 named = shards[low:high]
                 places = _joined(bounds[named], bounds[named + 1])
                 sections = np.stack([named, np.zeros_like(named)], axis=1).astype(np.uint32)
-                yield Part(server, sections, None, _elements(values, places), places)
+                yield Part(server, sections, None, None, places)
 
     def ranges(
         self, spec: TableSpec, first: int, end: int, values: NDArray[Any] | None, *, announce: bool
