@@ -34,6 +34,7 @@ VERBS = {
     "schema": "Print the JSON schema of job files, for editors.",
     "clean": "Remove what jobs left that ended long ago.",
     "predict": "Score a file with a model.",
+    "nearest": "Show the words nearest to one, in a model of word2vec.",
     "sandbox": "Start, stop and look at a Hadoop on this machine.",
     "doctor": "Find out what is wrong with the cluster or its setup.",
 }

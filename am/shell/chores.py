@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -18,6 +20,9 @@ from yarnps.files import open_files
 from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, CUTS, MANIFEST, JobDir
 
 logger = logging.getLogger(__name__)
+
+# For the files that a built-in program adds to a model: a gigabyte of text takes minutes.
+FINISH_LIMIT_S = 3600.0
 
 
 def import_readers(config: Config) -> None:
@@ -79,6 +84,28 @@ def delete_cuts(job_dir: JobDir, numbers: tuple[int, ...]) -> None:
             job_dir.files.delete(manifest)
         if job_dir.files.exists(folder):
             job_dir.files.delete(folder, recursive=True)
+
+
+def finish_app(config: Config, source: str) -> None:
+    """What the job's built-in program adds to a model whose parts are all there.
+
+    In a process of its own: it may take long, and must not hold up the ApplicationMaster.
+    """
+    module = f"yarnps.apps.{config.block.app}.finish"
+    words = [source, config.job_dir, json.dumps(config.block.params)]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *words],
+            capture_output=True,
+            text=True,
+            timeout=FINISH_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise YarnpsError(f"{module} was not through within {FINISH_LIMIT_S:.0f} s") from error
+    if done.returncode:
+        logger.error("%s: %s", module, done.stderr)
+        last = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
+        raise YarnpsError(f"{module} could not finish the model: {last}")
 
 
 def finish_model(source: str, manifest: dict[str, Any], metrics: dict[str, float]) -> None:

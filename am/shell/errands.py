@@ -21,6 +21,7 @@ from yarnps.am.shell import chores
 from yarnps.am.shell.service import Link
 from yarnps.jobdir import JobDir
 from yarnps.protocol import control_pb2 as pb
+from yarnps.spec import FINISHING_APPS
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +124,9 @@ class Errands:
     async def _publish(self, publish: Publish) -> None:
         """Finish a model, and move it to its place unless it is only kept as the best so far."""
         model, error = self._config.model, ""
-        if publish.manifest:
+        if publish.manifest and self._config.block.app in FINISHING_APPS:
+            error = await attempt(chores.finish_app, self._config, publish.source)
+        if publish.manifest and not error:
             metrics = dict(self._metrics())
             error = await attempt(chores.finish_model, publish.source, publish.manifest, metrics)
         if publish.kind != "best" and not error:

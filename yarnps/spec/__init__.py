@@ -23,7 +23,7 @@ from ._job import Job, Role, Source
 from ._load import load
 from ._mask import masked, masked_job, masked_text
 from ._needs import Ask, Limits, Needs, needs
-from ._params import APPS, FmParams, FtrlParams
+from ._params import APPS, FINISHING_APPS, FmParams, FtrlParams, Word2vecParams
 from ._render import AWAKE, RenderParts, render
 from ._schema import json_schema
 from ._units import format_duration, format_size, parse_duration, parse_size
@@ -31,6 +31,7 @@ from ._units import format_duration, format_size, parse_duration, parse_size
 __all__ = [
     "APPS",
     "AWAKE",
+    "FINISHING_APPS",
     "Ask",
     "Block",
     "Checkpoint",
@@ -53,6 +54,7 @@ __all__ = [
     "Stop",
     "Sync",
     "Train",
+    "Word2vecParams",
     "format_duration",
     "format_size",
     "json_schema",

@@ -307,7 +307,8 @@ class Block(Section):
     )
     app: Text | None = Field(
         default=None,
-        description="A built-in program: `ftrl`, `fm`. Not given: `services.worker.script`.",
+        description="A built-in program: `ftrl`, `fm` or `word2vec`. Not given: "
+        "`services.worker.script`.",
     )
     params: dict[str, Any] = Field(
         default_factory=dict,

@@ -98,7 +98,77 @@ class FmParams(Section):
     )
 
 
-APPS: Final[dict[str, type[BaseModel]]] = {"ftrl": FtrlParams, "fm": FmParams}
+class Word2vecParams(Section):
+    """Vectors of words: skip-gram or CBOW with negative sampling (Mikolov et al., NIPS 2013)."""
+
+    algorithm: Literal["skipgram", "cbow"] = Field(
+        default="skipgram",
+        description="`skipgram`: a word's neighbours predict it one by one. `cbow`: their mean "
+        "does, which is faster and knows rare words less well.",
+    )
+    dim: int = Field(default=100, ge=2, le=4096, description="Numbers of a vector.")
+    window: int = Field(
+        default=5,
+        ge=1,
+        le=1000,
+        description="A word's neighbours are at most so many words away; the distance is drawn "
+        "for each word, from 1 to this.",
+    )
+    negative: int = Field(
+        default=5, ge=1, le=1000, description="Negative samples of a word, shared by its window."
+    )
+    min_count: int = Field(default=5, ge=1, description="Words that occur less often are left out.")
+    max_words: int | None = Field(
+        default=None, ge=1, description="At most so many words, the most frequent. Not given: all."
+    )
+    sample: float = Field(
+        default=1e-3,
+        ge=0,
+        allow_inf_nan=False,
+        description="Words whose share of the text is above this are thinned out. 0: none.",
+    )
+    alpha: float = Field(
+        default=0.025, gt=0, allow_inf_nan=False, description="Learning rate at the beginning."
+    )
+    min_alpha: float = Field(
+        default=0.0001,
+        ge=0,
+        allow_inf_nan=False,
+        description="Learning rate at the end; in between it falls with the share of the training "
+        "that is done.",
+    )
+    ns_exponent: float = Field(
+        default=0.75,
+        allow_inf_nan=False,
+        description="Negative samples are drawn by a word's count to the power of this.",
+    )
+    block_words: int = Field(
+        default=10_000,
+        ge=100,
+        description="Words that are trained on between a pull and a push.",
+    )
+    negative_pool: float = Field(
+        default=0.25,
+        gt=0,
+        le=1000,
+        description="For each block so many samples a word are drawn, and its words take their "
+        "negative samples from these: fewer rows travel.",
+    )
+    output: Literal["binary", "text", "both"] = Field(
+        default="binary",
+        description="In which of word2vec's formats the vectors are written, beside the tables: "
+        "`vectors.bin`, `vectors.txt`, or both.",
+    )
+
+
+APPS: Final[dict[str, type[BaseModel]]] = {
+    "ftrl": FtrlParams,
+    "fm": FmParams,
+    "word2vec": Word2vecParams,
+}
 
 # Programs that go through the training input once before its first epoch.
 PREPARING_APPS: Final = frozenset({"word2vec"})
+
+# Programs that add files to the model that the servers have written (`yarnps.apps.<app>.finish`).
+FINISHING_APPS: Final = frozenset({"word2vec"})

@@ -21,7 +21,9 @@ def _program(name: str | None) -> Any:
     except ModuleNotFoundError as error:
         if error.name != f"yarnps.apps.{name}":
             raise
-        raise InputError(f"there is no built-in program {name}", "use `app: ftrl`") from error
+        raise InputError(
+            f"there is no built-in program {name}", "use `app: ftrl` or word2vec"
+        ) from error
 
 
 def main() -> int:

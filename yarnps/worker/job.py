@@ -53,6 +53,8 @@ class Job:
     ----------
     application : str
         The application's id.
+    job_dir : str
+        Address of the job directory.
     rank : int
         This worker's number, the same after a restart.
     workers : int
@@ -76,6 +78,7 @@ class Job:
         self._epoch = 0
         self._rate = _Rate()
         self.application: str = begin.application
+        self.job_dir: str = begin.job_dir
         self.rank: int = begin.rank
         self.workers: int = begin.workers
         self.params = self._settings.params
