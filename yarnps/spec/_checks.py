@@ -317,6 +317,9 @@ def _input(c: Checker) -> None:
             (*at, "features"), f"holds the label {label!r}: the model would only learn to copy it"
         )
     app = c.get("yarnps", "app")
+    if app == "word2vec" and form not in ("text", "custom"):
+        found = spoken(form)
+        c.add((*at, "format"), f"word2vec needs lines of words: expected text, found {found}")
     if app in _LABELLED_APPS:
         if form in _COLUMN_FORMATS and label is None:
             c.add((*at, "label"), f"missing: {app} needs the label's column with format {form}")

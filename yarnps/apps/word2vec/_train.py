@@ -143,7 +143,7 @@ class _Progress:
 
     def __init__(self, job: Any) -> None:
         self._job = job
-        self._next = time.monotonic() + REPORT_S
+        self._next = 0.0  # the first block's loss is that of vectors that know nothing
         self._loss = 0.0
         self._words = 0
 

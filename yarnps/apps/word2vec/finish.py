@@ -46,8 +46,7 @@ def finish(folder: str, job_dir: str, params: dict[str, Any]) -> list[str]:
     Raises
     ------
     DataError
-        A word of the vocabulary has no row, or a row no word: parts and vocabulary do not belong
-        together.
+        No word of the vocabulary has a row: parts and vocabulary do not belong together.
     """
     words = [word for word, _ in read_tsv(JobDir(job_dir).read(FILE))]
     files, path = open_files(folder)
@@ -63,22 +62,25 @@ def finish(folder: str, job_dir: str, params: dict[str, Any]) -> list[str]:
 def _in_order(
     files: Files, path: str, words: list[str], dim: int, scratch: BinaryIO
 ) -> NDArray[np.float32]:
-    """The words' rows, in a file that is mapped into memory."""
+    """The words' rows, in a file that is mapped into memory.
+
+    A word that was never trained on (the time was over, all its places were thinned out) has no
+    row, and gets zeros.
+    """
     keys = np.array([hash64(word) for word in words], np.int64)
     order = np.argsort(keys)
     scratch.truncate(len(words) * dim * 4)
     rows = np.memmap(scratch, np.float32, "r+", shape=(len(words), dim))
-    missing = np.ones(len(words), np.bool_)
+    found = 0
     for part_keys, values in _parts(files, path):
-        found = np.minimum(np.searchsorted(keys, part_keys, sorter=order), len(keys) - 1)
-        places = order[found]
+        near = np.searchsorted(keys, part_keys, sorter=order)
+        places = order[np.minimum(near, len(keys) - 1)]
         ours = keys[places] == part_keys  # a model that was trained on may know more words
         rows[places[ours]] = values[ours]
-        missing[places[ours]] = False
-    if missing.any():
-        first = words[int(np.argmax(missing))]
+        found += int(ours.sum())
+    if not found:
         raise DataError(
-            f"{int(missing.sum()):,} words have no row in {files.address(path)}, such as {first!r}",
+            f"none of {len(words):,} words has a row in {files.address(path)}",
             "The tables are not those of this vocabulary: submit the job anew.",
         )
     return rows
