@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from yarnps.spec import JobFileError, load
+from yarnps.spec import APPS, JobFileError, load
 
 Write = Callable[..., str]
 Problems = Callable[..., list[str]]
+
+KNOWN = ", ".join(APPS)
 
 SERVER = 3
 WORKER = 4
@@ -81,7 +83,7 @@ KEYS = [
     (
         {APP: "  app: ftlr"},
         (),
-        "job.yaml:6: yarnps.app: unknown program 'ftlr': known: ftrl, fm; did you mean ftrl?",
+        f"job.yaml:6: yarnps.app: unknown program 'ftlr': known: {KNOWN}; did you mean ftrl?",
     ),
     (
         {DATA: "  data: {}"},
@@ -308,7 +310,7 @@ RULES = [
     (
         {APP: "  environment: env.zip"},
         (),
-        "job.yaml:5: yarnps.app: missing: a built-in program (ftrl, fm) or services.worker.script",
+        f"job.yaml:5: yarnps.app: missing: a built-in program ({KNOWN}) or services.worker.script",
     ),
     (
         {WORKER: worker(more="script: python train.py")},

@@ -22,7 +22,7 @@ def _program(name: str | None) -> Any:
         if error.name != f"yarnps.apps.{name}":
             raise
         raise InputError(
-            f"there is no built-in program {name}", "use `app: ftrl` or word2vec"
+            f"there is no built-in program {name}", "use ftrl, fm or word2vec"
         ) from error
 
 
