@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -213,6 +214,13 @@ class DenseTable:
         out = np.empty(states.shape[1], self.dtype)
         self._kernels.pull_range(states, out)
         return out
+
+    def change_weights(self, shard: int, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+        """Put ``change(weights)`` in the place of a shard's weights; other state stays."""
+        low, high = self.range_of(shard)
+        start = int(self._local[shard])
+        states = self._states[:, start : start + high - low]
+        self._kernels.set_weights(states, change(self.weights_of(states)))
 
     @staticmethod
     def bounds_of(spec: TableSpec, shards: int) -> Int64s:

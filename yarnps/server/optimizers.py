@@ -71,6 +71,10 @@ class Kernels(ABC):
         out[:] = 0
         out[0] = weights
 
+    def set_weights(self, states: Array, weights: Array) -> None:
+        """Change the weights of `states` (states, …) in place; the rest of the state stays."""
+        states[0] = weights
+
     def _cast(self, *numbers: float) -> tuple[Any, ...]:
         """In the table's dtype: a float64 among float32 numbers would widen the whole kernel."""
         return tuple(self._dtype(number) for number in numbers)
@@ -208,9 +212,18 @@ class _Ftrl(Kernels):
 
     def states_of(self, weights: Array, out: Array) -> None:
         """n = 0, and the z whose weight is this one."""
-        inverse_alpha, beta, l1, l2 = self._settings
-        out[0] = -weights * (beta * inverse_alpha + l2) - np.sign(weights) * l1
         out[1] = 0
+        out[0] = self._z_of(weights, out[1])
+
+    def set_weights(self, states: Array, weights: Array) -> None:
+        """The z that gives this weight at the n that there is; a 0 that stays 0 keeps its z."""
+        l1 = self._settings[2]
+        still = (weights == 0) & (np.abs(states[0]) <= l1)
+        states[0] = np.where(still, states[0], self._z_of(weights, states[1]))
+
+    def _z_of(self, weights: Array, n: Array) -> Array:
+        inverse_alpha, beta, l1, l2 = self._settings
+        return -weights * ((beta + np.sqrt(n)) * inverse_alpha + l2) - np.sign(weights) * l1
 
 
 def kernels_for(optimizer: Optimizer, dtype: str) -> Kernels:

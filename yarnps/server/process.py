@@ -92,6 +92,7 @@ class ServerProcess:
         for message in self._told_early:
             self._send(self._told(message))
         self._serve()
+        self._service.own_functions.close()
         self._port.close()
 
     def _load(self) -> int:
@@ -129,6 +130,7 @@ class ServerProcess:
             if self._port.wait(self._patience_s()):
                 self._send(self._listen())
             self._step_tasks()
+            self._send(self._service.step_functions())
             now = time.monotonic()
             if now >= self._next_stats:
                 self._next_stats = now + STATS_S
@@ -144,7 +146,8 @@ class ServerProcess:
         only a moment while its writer has not taken what was copied."""
         if any(task.can_step for task in self._tasks):
             return 0.0
-        return TASK_POLL_S if self._tasks else STATS_S
+        beside = self._tasks or self._service.own_functions.busy
+        return TASK_POLL_S if beside else STATS_S
 
     def _each_second(self, now: float) -> list[Reply]:
         if self._unheard_until and now >= self._unheard_until:

@@ -17,8 +17,10 @@ from yarnps.protocol import wire
 from yarnps.protocol.shards import Sections
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
+from yarnps.server import functions
+from yarnps.server.calls import Answer, OwnFunctions, Waiting
 from yarnps.server.clocks import Clocks
-from yarnps.server.store import Store
+from yarnps.server.store import Results, Store
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class Service:
         self._known: dict[bytes, int] = {}  # peers that said HELLO, and their incarnations
         self._parked: dict[tuple[bytes, int], _Parked] = {}
         self._gate_moved = False
+        self.own_functions = OwnFunctions(self.store)
         self._handlers: dict[int, Callable[[Message], Frames]] = {
             Op.OPEN: self._open,
             Op.PULL: self._pull,
@@ -86,6 +89,7 @@ class Service:
             Op.SIZE: self._size,
             Op.CLEAR: self._clear,
             Op.EXPORT_ROWS: self._export_rows,
+            Op.CALL: self._built_in,
             Op.JOIN: self._join,
             Op.LEAVE: self._leave,
         }
@@ -153,6 +157,8 @@ class Service:
                 if header.op in (Op.PULL, Op.PUSH_PULL) and not self.clocks.is_open(header.clock):
                     self._park(peer, message, now)
                     return None
+            if header.op == Op.CALL and self._is_put_off(peer, message):
+                return None
             return handler(message)
         except WireError as error:
             return self._refuse(header, error.code, str(error))
@@ -325,6 +331,54 @@ class Service:
             return self._reply(message.header, Op.WRONG_ROUTE)
         keys, values = self.store.rows_of(message.header, sections)
         return self._values(message.header, values, keys.tobytes())
+
+    # ------------------------------------------------------------------ functions
+
+    def _built_in(self, message: Message) -> Frames:
+        """Run a built-in function; its results for each shard."""
+        header, call = message.header, functions.asked(message)
+        found: Results = []
+
+        def apply(message: Message, sections: Sections) -> None:
+            found.extend(self.store.call(message, sections, call))
+
+        if call.changes:
+            refusal = self._change(message, apply)
+            if refusal is not None:
+                return refusal
+        else:
+            sections = self._routed(message)
+            if sections is None:
+                return self._reply(header, Op.WRONG_ROUTE)
+            apply(message, sections)
+        return self._results(header, found)
+
+    def _is_put_off(self, peer: bytes, message: Message) -> bool:
+        """Whether it is a function of the job's own, whose answer comes from `step_functions`."""
+        call = functions.asked(message)
+        sections = self._routed(message) if call.is_own else None
+        if sections is None:
+            return False
+        self.own_functions.ask(Waiting(peer, message.header, sections[:, 0].tolist(), call))
+        return True
+
+    def step_functions(self) -> list[Reply]:
+        """Go on with the job's own functions; to be called often while they are `busy`."""
+        return [self._late_reply(done) for done in self.own_functions.step()]
+
+    def _late_reply(self, done: Answer) -> Reply:
+        header = done.waiting.header
+        try:
+            if done.error is not None:
+                raise done.error
+            frames = self._results(header, done.results)
+        except WireError as error:
+            frames = self._refuse(header, error.code, str(error))
+        return Reply(done.waiting.peer, frames)
+
+    def _results(self, header: Header, results: Results) -> Frames:
+        text, data = functions.answer(results)
+        return self._reply(header, keys=text, values=data)
 
     def _join(self, message: Message) -> Frames:
         header = message.header

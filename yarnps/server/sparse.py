@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -312,10 +313,15 @@ class SparseTable:
 
         return self._segments.keep(int(self._places[shard]), kept)
 
-    def set_states(self, shard: int, states: NDArray[Any]) -> None:
-        """Set the states of all rows of a shard, in the order of `copy_shard`."""
+    def change_weights(self, shard: int, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+        """Put ``change(weights)`` in the place of a shard's weights; other state stays."""
         block = self._segments.block(shard)
-        words = np.ascontiguousarray(states).view(np.uint32).reshape(len(states), -1)
+        states = self._states(block)
+        if not len(states):
+            return
+        by_state = states.reshape(len(states), self._kernels.states, self.dim).transpose(1, 0, 2)
+        self._kernels.set_weights(by_state, change(self.weights_of(states)))
+        words = states.view(np.uint32).reshape(len(states), -1)
         block.words[block.taken, : words.shape[1]] = words
 
     # ------------------------------------------------------------------ inside

@@ -13,11 +13,13 @@ from yarnps.protocol.shards import Int64s, Sections, frozen
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, WireError
 from yarnps.server.dense import DenseTable, Stretch
+from yarnps.server.functions import Asked, dot, run
 from yarnps.server.marks import Key, Marks, Recent
 from yarnps.server.segments import TableFull
 from yarnps.server.sparse import SparseTable
 
 Table: TypeAlias = SparseTable | DenseTable
+Results: TypeAlias = list[tuple[int, list[NDArray[Any]]]]  # shards, each with its arrays
 
 _DTYPE_OF = {"float32": wire.DType.FLOAT32, "float64": wire.DType.FLOAT64}
 
@@ -301,6 +303,27 @@ class Store:
         applied = sections if fresh is None else sections[fresh]
         key = Key(header.epoch, header.split, header.push)
         self.marks.record(key, header.batch, applied[:, 0].astype(np.int64))
+
+    def call(self, message: Message, sections: Sections, call: Asked) -> Results:
+        """Run a built-in function on the shards named; one that changes them, once.
+
+        Shards to which a repeated request has been applied already give no result again.
+        """
+        table, shards = self.table(message.header), sections[:, 0]
+        if call.function == "dot":
+            other = self.tables.get(int(call.settings.get("table", 0)))
+            if other is None:
+                raise WireError(Code.NO_TABLE, "nobody has opened the other table of dot")
+            return [(int(shard), dot(table, other, int(shard))) for shard in shards]
+        if not call.changes:
+            return [(int(shard), run(call, table, int(shard))) for shard in shards]
+        fresh = self._fresh(message.header, sections)
+        if fresh is not None:
+            shards = shards[fresh]
+        results = [(int(shard), run(call, table, int(shard))) for shard in shards]
+        if len(shards):
+            self._record(message.header, sections, fresh)
+        return results
 
     def contains(self, message: Message, sections: Sections) -> NDArray[np.uint8]:
         """1 for every key that has a row."""

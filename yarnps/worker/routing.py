@@ -190,6 +190,8 @@ def _pick(part: Part, mine: NDArray[np.bool_], spec: TableSpec, shards: int) -> 
     """What a request has of some of its shards."""
     sections, places = part.sections[mine], part.places
     keys = part.keys
+    if keys is not None and keys.dtype == np.uint8:  # a function's text is the same for all
+        return part._replace(sections=sections)
     if spec.kind == "dense" and keys is None:
         bounds = dense_bounds(spec.elements, shards)
         named = part.sections[:, 0].astype(np.int64)

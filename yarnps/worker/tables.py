@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from yarnps.protocol.wire import Flag, Header, Message, Op
 from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.connection import kind_of
+from yarnps.worker.functions import Collector, Functions, requests
 from yarnps.worker.routing import Part
 
 if TYPE_CHECKING:
@@ -25,12 +27,18 @@ class Future:
     """An operation under way on the servers."""
 
     def __init__(
-        self, client: Client, call: Call, result: NDArray[Any] | None, shape: tuple[int, ...] | None
+        self,
+        client: Client,
+        call: Call,
+        result: NDArray[Any] | None = None,
+        shape: tuple[int, ...] | None = None,
+        merged: Callable[[], Any] | None = None,
     ) -> None:
         self._client = client
         self._call = call
         self._result = result
         self._shape = shape
+        self._merged = merged
 
     def done(self) -> bool:
         """Whether every server has answered, or the operation has failed."""
@@ -47,7 +55,7 @@ class Future:
         Returns
         -------
         ndarray or None
-            What was pulled; None for a push.
+            What was pulled, or what a function gave; None for a push.
 
         Raises
         ------
@@ -59,12 +67,14 @@ class Future:
             The batch's lease is void. Let it pass: `data()` knows what to do.
         """
         self._client.wait(self._call, timeout)
+        if self._merged is not None:
+            return self._merged()
         if self._result is None or self._shape is None:
             return self._result
         return self._result.reshape(self._shape)
 
 
-class Table:
+class Table(Functions):
     """What sparse and dense tables have in common."""
 
     def __init__(self, client: Client, spec: TableSpec, batches: CurrentBatch) -> None:
@@ -154,6 +164,31 @@ class Table:
         """Forget all rows (dense: go back to the initial values)."""
         call = self._client.ask_all(self._header(Op.CLEAR), f"clear of table {self.name}")
         return Future(self._client, call, None, None)
+
+    # ------------------------------------------------------------------ functions
+
+    def _ask(
+        self,
+        function: str,
+        found: Collector,
+        merged: Callable[[], Any] | None,
+        arrays: Sequence[NDArray[Any]] = (),
+        limit: float | None = None,
+        **settings: Any,
+    ) -> Future:
+        if function in ("scale", "prune"):
+            call = self._write(Op.CALL)
+            call.what = f"{function} of table {self.name}"
+        else:
+            call = Call(
+                self._header(Op.CALL)._replace(clock=wire.NO_CLOCK),
+                f"{function} of table {self.name}",
+                self.spec,
+            )
+        call.on_reply = found.add
+        parts = requests(self._client.router, function, settings, arrays, limit)
+        self._client.submit(call, parts)
+        return Future(self._client, call, merged=merged)
 
 
 class SparseTable(Table):
