@@ -68,6 +68,26 @@ class Publish:
 
 
 @dataclass(frozen=True)
+class StartTracker:
+    """Start a tracker for XGBoost's workers; answered by `inputs.TrackerUp` or `TrackerDown`.
+
+    `host`: the address that it tells the workers; `limit_s`: how long they may take to come.
+    """
+
+    round: int
+    workers: int
+    host: str
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class StopTracker:
+    """The tracker is not needed any more."""
+
+    round: int
+
+
+@dataclass(frozen=True)
 class Log:
     """An event for the event log."""
 
@@ -126,6 +146,8 @@ Action = (
     | OpenPort
     | ClosePort
     | SendNode
+    | StartTracker
+    | StopTracker
     | Log
     | End
 )

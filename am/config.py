@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from yarnps.spec import Block, Job, Role
 
+NO_SERVERS = Role("server", instances=0, memory=0, vcores=1, native=False)
+
 
 @dataclass(frozen=True)
 class Config:
@@ -38,8 +40,8 @@ class Config:
 
     @property
     def server(self) -> Role:
-        """The server role."""
-        return self.job.roles["server"]
+        """The server role; of no instances where the runtime has none."""
+        return self.job.roles.get("server", NO_SERVERS)
 
     @property
     def server_processes(self) -> int:

@@ -159,6 +159,25 @@ class PortLost:
 
 
 @dataclass(frozen=True)
+class TrackerUp:
+    """A tracker for XGBoost's workers listens. `pid`, `started`: its process."""
+
+    round: int
+    port: int
+    pid: int
+    started: int
+
+
+@dataclass(frozen=True)
+class TrackerDown:
+    """A tracker has ended: well when there is no `error`. `no_package`: there is no XGBoost."""
+
+    round: int
+    error: str = ""
+    no_package: bool = False
+
+
+@dataclass(frozen=True)
 class NodeSaid:
     """A message has come to the port of a ps-lite node. `sender`: the node's zmq identity."""
 
@@ -187,6 +206,8 @@ Input = (
     | PortOpened
     | PortLost
     | NodeSaid
+    | TrackerUp
+    | TrackerDown
 )
 
 _KINDS: dict[str, Any] = {
@@ -210,6 +231,8 @@ _KINDS: dict[str, Any] = {
         PortOpened,
         PortLost,
         NodeSaid,
+        TrackerUp,
+        TrackerDown,
         ContainerInfo,
         Expiry,
     )

@@ -13,7 +13,9 @@ from typing import Any
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, Ask, End, GiveBack, Log, Refuse, Tell
 from yarnps.am.config import Config
+from yarnps.am.programs.base import Programs
 from yarnps.am.programs.dmlc import Dmlc
+from yarnps.am.programs.xgboost import Xgboost
 from yarnps.am.resources import outcome as rule
 from yarnps.am.resources.decisions import (
     Decision,
@@ -78,9 +80,7 @@ class JobMachine:
         # One list, in the order in which things happened: the outcome rule takes the first.
         self._failures = self.training.course.failures
         # Of a runtime that is not ours; the training side has nothing to do then.
-        self.programs = (
-            Dmlc(config, self.members, self._failures) if block.runtime == "dmlc" else None
-        )
+        self.programs = _programs(config, self.members, self._failures)
         self._waiting_reason = ""
         self._killed: Killed | None = None
         self._over_since: float | None = None
@@ -103,6 +103,8 @@ class JobMachine:
             i.PortOpened: self._on_port_opened,
             i.PortLost: self._on_port_lost,
             i.NodeSaid: self._on_node_said,
+            i.TrackerUp: self._on_tracker_up,
+            i.TrackerDown: self._on_tracker_down,
         }
 
     def handle(self, event: i.Input, now: float) -> list[Action]:
@@ -186,6 +188,8 @@ class JobMachine:
     def _on_reconciled(self, event: i.Reconciled, now: float) -> list[Action]:
         out: list[Action] = [Log("am_restart", "the ApplicationMaster's process is back")]
         out += self._carry_out(self.members.reconcile(event.containers, now), now)
+        if self.programs is not None:
+            out += self.programs.returned()
         return out + self.training.returned(now)
 
     # ------------------------------------------------------------ inputs: agents and roles
@@ -279,6 +283,15 @@ class JobMachine:
             return []
         out = self.programs.heard(event, now)
         return out + self._joined(event.role, event.rank, now)
+
+    def _on_tracker_up(self, event: i.TrackerUp, now: float) -> list[Action]:
+        return self.programs.tracker_up(event, now) if self.programs is not None else []
+
+    def _on_tracker_down(self, event: i.TrackerDown, now: float) -> list[Action]:
+        if self.programs is None:
+            return []
+        out, decisions = self.programs.tracker_down(event, now)
+        return out + self._carry_out(decisions, now)
 
     def _joined(self, role: str, rank: int, now: float) -> list[Action]:
         """A node that has joined is up: by way of its agent and of its port, in any order."""
@@ -475,6 +488,14 @@ class JobMachine:
 
 def _failure_dict(failure: Failure) -> dict[str, Any]:
     return {**vars(failure), "cause": failure.cause.value}
+
+
+def _programs(config: Config, members: Members, failures: list[Failure]) -> Programs | None:
+    """The programs of a runtime that is not ours."""
+    runtime = config.block.runtime
+    if runtime == "dmlc":
+        return Dmlc(config, members, failures)
+    return Xgboost(config, members, failures) if runtime == "xgboost" else None
 
 
 def _plan(role: Role, block: Block) -> RolePlan:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         WarmUp,
     )
     from yarnps.protocol.tables import Normal, Uniform, Zeros
+    from yarnps.rabit.sharing import Shard, shard
     from yarnps.worker.batch import Batch
     from yarnps.worker.job import Job, connect
     from yarnps.worker.tables import DenseTable, Future, SparseTable
@@ -67,6 +68,7 @@ __all__ = [
     "RmsProp",
     "ServerRefused",
     "Sgd",
+    "Shard",
     "SparseTable",
     "StepDecay",
     "Uniform",
@@ -74,6 +76,7 @@ __all__ = [
     "YarnpsError",
     "Zeros",
     "connect",
+    "shard",
 ]
 
 _HOMES = {
@@ -93,6 +96,7 @@ _HOMES = {
         "WarmUp",
     ),
     "yarnps.protocol.tables": ("Normal", "Uniform", "Zeros"),
+    "yarnps.rabit.sharing": ("Shard", "shard"),
     "yarnps.worker.batch": ("Batch",),
     "yarnps.worker.job": ("Job", "connect"),
     "yarnps.worker.tables": ("DenseTable", "Future", "SparseTable"),

@@ -10,6 +10,7 @@
 ``events/<attempt>-<n>.jsonl``  the event log, in pieces
 ``status.json``               the last status document
 ``outcome.json``              how the job ended; when it exists, no attempt runs it again
+``splits.json``               ``runtime: xgboost``: the input, for the workers to share
 ``prepared/<input>/``         what a pass before the first epoch made of each split
 ``cuts/<n>/``                 checkpoints: ``manifest.json`` and one file per server
 ``model/``                    the model, when the job file names no other place
@@ -31,6 +32,7 @@ AM_CERTIFICATE = "am.crt"
 AM_KEY = "am.pem"
 STATUS = "status.json"
 OUTCOME = "outcome.json"
+SPLITS = "splits.json"
 MANIFEST = "manifest.json"
 EVENTS = "events"
 CUTS = "cuts"

@@ -7,6 +7,7 @@ from typing import Any
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, ClosePort, Log, OpenPort, SendNode, Tell
 from yarnps.am.config import Config
+from yarnps.am.programs.base import Programs
 from yarnps.am.programs.gang import Gang
 from yarnps.am.resources.decisions import Decision, Died, Expiry, StartProcess, Work
 from yarnps.am.resources.decode import Ending
@@ -36,7 +37,7 @@ _GROUPS = {2: "the servers", 4: "the workers", 6: "all", 7: "all"}
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class Dmlc:
+class Dmlc(Programs):
     """The programs of one job, and the scheduler that they believe to be one of them.
 
     `failures` is the job's list of what may end it.

@@ -134,7 +134,8 @@ class Registration:
 class Expiry(NamedTuple):
     """A limit that has run out; an input of its own, so that a journal can hold it."""
 
-    # ask, silence, node, register, process, hello, up; from the shell: frozen, stuck, barrier
+    # ask, silence, node, register, process, hello, up; from the shell: frozen, stuck, barrier,
+    # tracker
     kind: str
     role: str
     rank: int

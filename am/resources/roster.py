@@ -161,6 +161,9 @@ def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
     if kind == "barrier":
         text = "others have waited for it at a barrier for too long (dmlc.barrier_limit)"
         return Ending(Cause.SILENT, text)
+    if kind == "tracker":
+        text = "XGBoost's tracker has given its workers up, and its program did not end"
+        return Ending(Cause.SILENT, text)
     if kind == "stuck":
         text = f"it has work and has committed nothing for {limits.batch:.0f} s (train.batch_limit)"
         return Ending(Cause.SILENT, text)

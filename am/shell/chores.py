@@ -17,7 +17,8 @@ from yarnps.am.inputs import Broken, Listed
 from yarnps.causes import Cause
 from yarnps.data import DataSettings, Listing, list_input
 from yarnps.files import open_files
-from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, CUTS, MANIFEST, JobDir
+from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, CUTS, MANIFEST, SPLITS, JobDir
+from yarnps.rabit.sharing import as_json
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,30 @@ def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broke
         notes=(*_notes("training input", train), *_notes("test input", test)),
         resume=earlier,
     )
+
+
+def share_input(config: Config, job_dir: JobDir) -> str | Broken:
+    """List the input for workers that share it (`yarnps.shard`); says what was found.
+
+    An earlier attempt's list stays: what a worker has gone on from its checkpoint with must not
+    become another's.
+    """
+    data, workers = config.block.data, config.worker.instances
+    settings = DataSettings.from_block(config.block)
+    try:
+        if job_dir.exists(SPLITS):
+            return "input: as an earlier start has listed it"
+        found = {"train": list_input(list(data.train), settings, workers=workers)}
+        if data.test is not None:
+            found["test"] = list_input(list(data.test), settings, workers=workers)
+        shared = {name: as_json(listing.splits) for name, listing in found.items()}
+        job_dir.write_json(SPLITS, {"workers": workers, **shared})
+    except YarnpsError as error:
+        logger.exception("the input cannot be listed")
+        return Broken(Cause.DATA.value, f"the input cannot be listed: {error.what}. {error.remedy}")
+    counts = [f"{len(each.splits)} splits to {name} on" for name, each in found.items()]
+    notes = [note for name, each in found.items() for note in _notes(f"{name}ing input", each)]
+    return "; ".join([f"input: {', '.join(counts)}, shared by {workers} workers", *notes])
 
 
 def _notes(name: str, listing: Listing | None) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -20,6 +21,8 @@ from yarnps.am.actions import Action, End, Log, Refuse, Tell
 from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
 from yarnps.am.job import JobMachine
+from yarnps.am.programs.dmlc import Dmlc
+from yarnps.am.programs.xgboost import Xgboost
 from yarnps.am.resources.outcome import diagnostics
 from yarnps.am.shell import chores, view
 from yarnps.am.shell.addresses import Addresses
@@ -31,6 +34,7 @@ from yarnps.am.shell.node_ports import NodePorts
 from yarnps.am.shell.records import Records
 from yarnps.am.shell.service import Link, Service
 from yarnps.am.shell.telemetry import Telemetry
+from yarnps.am.shell.trackers import Trackers
 from yarnps.am.shell.view import Surroundings
 from yarnps.am.supervisor import TICK_S, Ticker
 from yarnps.jobdir import JobDir
@@ -86,6 +90,7 @@ class Shell:
         self._addresses = Addresses(config, cluster, job_dir, folder)
         self._lookout = Lookout(cluster, feed=self.feed, members=lambda: self.machine.members)
         self._nodes = NodePorts(self.feed) if config.block.runtime == "dmlc" else None
+        self._trackers = Trackers(self.feed, folder)
         self._errands = Errands(
             config,
             cluster,
@@ -128,8 +133,7 @@ class Shell:
             self._errands.spawn(self._return())
         else:
             self._errands.spawn(self._start())
-            if self.config.block.runtime == "native":
-                self._errands.spawn(self._list_input())
+            self._errands.spawn(self._list_input())
         self._errands.spawn(self._open_page())
 
     def recall(self) -> None:
@@ -153,8 +157,11 @@ class Shell:
     async def listen(self) -> None:
         """Open the control service; agents and clients can call from now on."""
         await self._addresses.listen(self.service)
-        if self._nodes is not None and self.machine.programs is not None:
-            self._nodes.reopen(self.machine.programs.open_ports())
+        programs = self.machine.programs
+        if self._nodes is not None and isinstance(programs, Dmlc):
+            self._nodes.reopen(programs.open_ports())
+        if isinstance(programs, Xgboost) and programs.tracker is not None:
+            self._trackers.adopt(programs.tracker)
 
     async def _open_page(self) -> None:
         if not self._returning:
@@ -175,15 +182,25 @@ class Shell:
         self.feed(i.Reconciled(await self._lookout.look_again()))
         if self.machine.outcome is not None:
             self._over.set()
-        elif self.config.block.runtime == "native" and self.machine.training.course.ledger is None:
+        elif self.machine.training.course.ledger is None:
             await self._list_input()
 
     async def _list_input(self) -> None:
-        await asyncio.to_thread(chores.import_readers, self.config)
+        """Find the input, for the ledger or (xgboost) for the workers to share it."""
+        if self.config.block.data.train:
+            await asyncio.to_thread(chores.import_readers, self.config)
         self._imported.set()
-        resume = self.config.attempt > 1
-        listed = await asyncio.to_thread(chores.list_all, self.config, self.job_dir, resume=resume)
-        self.feed(listed)
+        runtime = self.config.block.runtime
+        if runtime == "native":
+            resume = self.config.attempt > 1
+            work = functools.partial(chores.list_all, self.config, self.job_dir, resume=resume)
+            self.feed(await asyncio.to_thread(work))
+        elif runtime == "xgboost" and self.config.block.data.train:
+            event = await asyncio.to_thread(chores.share_input, self.config, self.job_dir)
+            if isinstance(event, i.Broken):
+                self.feed(event)
+            else:
+                self._log(Log("input", event), time.time())
 
     async def _finish(self) -> Outcome:
         """Write everything down, then end the application."""
@@ -195,6 +212,7 @@ class Shell:
         await self._addresses.close_page()
         if self._nodes is not None:
             self._nodes.stop()
+        self._trackers.stop()
         # On YARN this process is ended together with the application: nothing comes after.
         state: Any = outcome.state
         await self.cluster.finish(state, diagnostics(outcome))
@@ -227,10 +245,15 @@ class Shell:
             self._log(action, now)
         elif isinstance(action, End):
             self._over.set()
-        elif self._nodes is not None and self._nodes.run(action):
-            return
-        elif not isinstance(action, Refuse):  # that is read by `agent_came`, which has the stream
+        elif self._for_programs(action) or isinstance(action, Refuse):
+            return  # a refusal is read by `agent_came`, which has the stream
+        else:
             self._errands.run(action)
+
+    def _for_programs(self, action: Action) -> bool:
+        """Carry out what the programs of another runtime need; False: it is none of that."""
+        of_nodes = self._nodes is not None and self._nodes.run(action)
+        return of_nodes or self._trackers.run(action)
 
     def _log(self, log: Log, now: float) -> None:
         fields = {f.name: getattr(log, f.name) for f in dataclasses.fields(log)}

@@ -42,6 +42,8 @@ def sentence(status: Status) -> str:
         p = status.progress
         text = "Preparing: a pass over the training input before the first epoch"
         return _with_waits(f"{text}: {p.splits_done} of {p.splits_total} splits", status)
+    if status.runtime != "native":
+        return _with_waits(_programs(status), status)
     if status.state == "TRAINING":
         return _with_waits(_training(status), status)
     if status.state == "EVALUATING":
@@ -53,6 +55,15 @@ def sentence(status: Status) -> str:
 
 def _with_waits(text: str, status: Status) -> str:
     return text + "".join(f"; {wait}" for wait in status.waits) + "."
+
+
+def _programs(status: Status) -> str:
+    """Of programs whose progress nobody but they themselves know."""
+    up = sum(process.state == "running" for process in status.processes)
+    through = sum(process.state == "finished" for process in status.processes)
+    what = "Finishing" if status.state == "FINISHING" else "Training"
+    text = f"{what}: {up} of {len(status.processes)} programs run"
+    return f"{text}, {through} are through" if through else text
 
 
 def _training(status: Status) -> str:

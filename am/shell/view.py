@@ -94,6 +94,8 @@ def state_of(machine: JobMachine) -> str:
     """The job's state, in the words of `yarnps.status.STATES`."""
     if machine.outcome is not None:
         return machine.outcome.state
+    if machine.programs is not None:
+        return machine.programs.state
     course = machine.training.course
     writing = isinstance(course.step, steps.Export) and course.step.kind == steps.FINAL
     if course.over or writing or isinstance(course.step, steps.Publish):
@@ -109,7 +111,7 @@ def waits(machine: JobMachine, around: Surroundings, now: float) -> list[str]:
         return []
     missing = machine.members.missing()
     if not missing:
-        return []
+        return [] if machine.programs is None else machine.programs.waits(now)
     text = "waiting for " + ", ".join(missing[:5])
     if len(missing) > 5:
         text += f" and {len(missing) - 5} more"

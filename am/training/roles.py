@@ -29,7 +29,8 @@ class Training:
         block = config.block
         self.config = config
         self.crew = Crew()
-        shards, servers = block.server.shards, config.server_processes
+        # A runtime without servers has no use for routes.
+        shards, servers = block.server.shards, config.server_processes or 1
         self.routes = Routes(shards, servers, generation=config.attempt)
         self.clocks = Clocks(block.sync.staleness if block.sync.mode == "ssp" else None)
         self.course = Course(config, self.crew, self.routes, now)

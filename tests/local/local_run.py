@@ -127,7 +127,7 @@ class LocalRun:
             **more.get("worker", {}),
         }
         server = {"instances": servers, "resources": size, **more.get("server", {})}
-        services_block = {"server": server, "worker": worker}
+        services_block = {"server": server, "worker": worker} if servers else {"worker": worker}
         document = {"name": folder.name, "services": services_block, "yarnps": dict(block)}
         self.file = folder / "job.yaml"
         self.file.write_text(yaml.safe_dump(document, sort_keys=False))

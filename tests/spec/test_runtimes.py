@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from yarnps._errors import JobFileError
-from yarnps.spec import Job, load, needs
+from yarnps.spec import AWAKE, Job, load, needs, render
 
 SIZE = {"memory": "1 GiB", "vcores": 2}
 
@@ -103,3 +103,41 @@ def test_what_only_ps_lite_has() -> None:
     )
     with pytest.raises(JobFileError, match=r"yarnps\.dmlc: only with runtime: dmlc"):
         load("own.yaml", site=[])
+
+
+# ---------------------------------------------------------------- xgboost
+
+
+def read_xgboost(*lines: str, server: bool = False, **worker: object) -> Job:
+    role = {"instances": 3, "resources": SIZE, "script": "python train.py", **worker}
+    services = {"worker": role, **({"server": {"resources": SIZE}} if server else {})}
+    document = yaml.safe_dump({"services": services})
+    block = "\n".join(["yarnps:", "  runtime: xgboost", *(f"  {line}" for line in lines), ""])
+    Path("job.yaml").write_text(document + block)
+    return load("job.yaml", site=[])
+
+
+def xgboost_problem(*lines: str, server: bool = False, **worker: object) -> str:
+    with pytest.raises(JobFileError) as caught:
+        read_xgboost(*lines, server=server, **worker)
+    (problem,) = caught.value.problems
+    return f"{problem.path}: {problem.message}"
+
+
+def test_xgboost_has_workers_only_and_may_have_an_input() -> None:
+    job = read_xgboost("data: {train: in/*, test: out/*, format: text}")
+    assert set(job.roles) == {"worker"}
+    assert set(render(job)["services"]) == {"worker", AWAKE}
+    assert Job.from_json(job.to_json()).block == job.block
+    assert read_xgboost().roles["worker"].instances == 3
+
+
+def test_what_xgboost_does_not_go_by_is_named() -> None:
+    assert "services.server: XGBoost has no servers" in xgboost_problem(server=True)
+    for line in ("app: ftrl", "train: {epochs: 2}", "dmlc: {restart: never}", "sync: {mode: asp}"):
+        key = line.partition(":")[0]
+        assert xgboost_problem(line).startswith(f"yarnps.{key}: not with runtime: xgboost")
+    assert "services.worker.script: missing" in xgboost_problem(script="")
+    found = xgboost_problem(env={"DMLC_TRACKER_URI": "1.2.3.4"})
+    assert found == "services.worker.env.DMLC_TRACKER_URI: yarnps sets this variable itself"
+    assert "yarnps.data.parse" in xgboost_problem("data: {train: x, format: custom}")

@@ -297,13 +297,11 @@ class Dmlc(Section):
 class Block(Section):
     """The `yarnps:` block."""
 
-    runtime: Annotated[
-        Literal["native", "dmlc", "xgboost"], _later("xgboost", instead="native or dmlc")
-    ] = Field(
+    runtime: Literal["native", "dmlc", "xgboost"] = Field(
         default="native",
         description="What the roles run. `native`: yarnps' own servers, and workers that call "
         "`yarnps.connect()`. `dmlc`: unmodified programs of ps-lite, such as MXNet's. `xgboost`: "
-        "not in this version.",
+        "unmodified distributed XGBoost, which has workers only.",
     )
     app: Text | None = Field(
         default=None,
@@ -321,7 +319,8 @@ class Block(Section):
     )
     data: Data = Field(
         default_factory=lambda: Data.model_construct(train=()),
-        description="The input. Needed with `runtime: native`.",
+        description="The input. Needed with `runtime: native`; with `xgboost`, the workers find "
+        "their shares of it with `yarnps.shard()`.",
     )
     train: Train = Field(default_factory=Train)
     sync: Sync = Field(default_factory=Sync)

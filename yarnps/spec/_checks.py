@@ -88,6 +88,9 @@ def cross_checks(data: Mapping[str, Any], places: Mapping[Path, Place]) -> list[
             _native(checker)
         elif checker.get("yarnps", "runtime") == "dmlc":
             runtimes.dmlc(checker)
+        elif checker.get("yarnps", "runtime") == "xgboost":
+            runtimes.xgboost(checker)
+            _input(checker)
     else:
         _plain(checker)
         _scripts(checker, but=())
@@ -204,6 +207,8 @@ def _roles(c: Checker) -> None:
 def _role(c: Checker, role: str) -> None:
     services = c.mapping("services")
     service = services.get(role)
+    if service is None and role == "server" and c.get("yarnps", "runtime") == "xgboost":
+        return
     if service is None:
         near = nearest(role, tuple(name for name in services if name not in ROLE_NAMES))
         also = f" (there is a service {near!r})" if near else ""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ._checks import PACKAGE_FOLDER, RETRY_SUFFIX
-from ._job import ROLES, Job, Role
+from ._job import Job, Role
 from ._units import MIB
 
 DEFAULT_MASTER: Final = {"memory": "1 GiB", "vcores": 1}
@@ -95,7 +95,7 @@ def render(job: Job, parts: RenderParts | None = None) -> dict[str, Any]:
     spec.setdefault("max_attempts", DEFAULT_MAX_ATTEMPTS)
     spec["master"] = _master(spec.get("master") or {}, parts)
     services = spec["services"]
-    for name in ROLES:
+    for name in job.roles:
         service = _role_service(services[name], parts)
         services[name] = service
         if job.block.retry_memory is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from yarnps.pslite.contract import OURS
+from yarnps.rabit import contract as rabit
 
 from ._walk import ROLE_NAMES
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 # What only yarnps' own servers and workers go by.
 _NATIVE: Final = ("app", "params", "data", "train", "server", "checkpoint", "model", "stop")
+
+
+# Of these, what XGBoost's workers find with `yarnps.shard()`.
+_SHARED: Final = ("data",)
 
 
 def native(c: Checker) -> bool:
@@ -47,3 +52,20 @@ def dmlc(c: Checker) -> None:
         for name in c.mapping("services", role, "env"):
             if name in OURS:
                 c.add(("services", role, "env", name), "yarnps sets this variable itself")
+
+
+def xgboost(c: Checker) -> None:
+    """Rules of `runtime: xgboost`."""
+    for key in (*(key for key in _NATIVE if key not in _SHARED), "sync", "dmlc"):
+        if c.get("yarnps", key) is not None:
+            c.add(("yarnps", key), "not with runtime: xgboost, whose program brings its own")
+    if c.get("services", "server") is not None:
+        c.add(("services", "server"), "XGBoost has no servers: take the service out")
+    if not c.get("services", "worker", "script"):
+        c.add(("services", "worker", "script"), "missing: the program")
+    if c.get("services", "worker", "allow_failures"):
+        text = "not with runtime: xgboost, where all workers wait for all others"
+        c.add(("services", "worker", "allow_failures"), text)
+    for name in c.mapping("services", "worker", "env"):
+        if name in rabit.OURS:
+            c.add(("services", "worker", "env", name), "yarnps sets this variable itself")

@@ -1,0 +1,118 @@
+"""XGBoost's trackers: processes beside the ApplicationMaster that outlive its Python process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from yarnps.am import inputs as i
+from yarnps.am.actions import Action, StartTracker, StopTracker
+from yarnps.am.clusters import _processes as processes
+from yarnps.rabit.tracker import NO_PACKAGE, read
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+# Importing XGBoost takes seconds, on a crowded machine many.
+START_LIMIT_S = 120.0
+
+
+class Trackers:
+    """Starts and ends trackers, and tells the state machine of them.
+
+    Parameters
+    ----------
+    folder
+        They write here where they listen, in `tracker-<round>.jsonl`.
+    """
+
+    def __init__(self, feed: Callable[[i.Input], object], folder: Path) -> None:
+        self._feed = feed
+        self._folder = folder
+        self._watched: dict[int, tuple[int, int]] = {}  # round -> pid, start
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def run(self, action: Action) -> bool:
+        """Carry out an action; False: it is none of ours."""
+        if isinstance(action, StartTracker):
+            self._tasks[action.round] = asyncio.ensure_future(self._start(action))
+        elif isinstance(action, StopTracker):
+            self._stop(action.round)
+        else:
+            return False
+        return True
+
+    def adopt(self, tracker: i.TrackerUp) -> None:
+        """Go on with one that an earlier process of the ApplicationMaster has started."""
+        self._watched[tracker.round] = (tracker.pid, tracker.started)
+        self._tasks[tracker.round] = asyncio.ensure_future(self._watch(tracker.round))
+
+    def stop(self) -> None:
+        """End all."""
+        for number in list(self._watched):
+            self._stop(number)
+        for task in self._tasks.values():
+            task.cancel()
+
+    def _stop(self, number: int) -> None:
+        pid, started = self._watched.pop(number, (0, 0))
+        processes.signal_group(pid, started, signal.SIGKILL)
+        task = self._tasks.pop(number, None)
+        if task is not None:
+            task.cancel()
+
+    def _file(self, number: int) -> Path:
+        return self._folder / f"tracker-{number}.jsonl"
+
+    async def _start(self, action: StartTracker) -> None:
+        words = ["--workers", str(action.workers), "--host", action.host]
+        # Its owner is the process that keeps the ApplicationMaster up.
+        words += ["--timeout", str(action.limit_s), "--owner", str(os.getppid())]
+        path = self._file(action.round)
+        path.unlink(missing_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "yarnps.rabit.tracker",
+            *words,
+            "--say",
+            str(path),
+            stdin=asyncio.subprocess.DEVNULL,  # output: with the ApplicationMaster's
+            start_new_session=True,
+        )
+        self._watched[action.round] = (process.pid, processes.start_ticks(process.pid))
+        limit = asyncio.get_running_loop().time() + START_LIMIT_S
+        while True:
+            said = read(self._file(action.round))
+            if "port" in said:
+                pid, started = self._watched[action.round]
+                self._feed(i.TrackerUp(action.round, said["port"], pid, started))
+                break
+            if process.returncode is not None:
+                missing = process.returncode == NO_PACKAGE
+                self._ended(action.round, no_package=missing)
+                return
+            if asyncio.get_running_loop().time() > limit:
+                text = f"XGBoost's tracker did not start within {START_LIMIT_S:.0f} s"
+                self._feed(i.TrackerDown(action.round, text))
+                self._stop(action.round)
+                return
+            await asyncio.sleep(LOOK_S / 5)
+        await self._watch(action.round)
+
+    async def _watch(self, number: int) -> None:
+        pid, started = self._watched[number]
+        while processes.alive(pid, started):
+            await asyncio.sleep(LOOK_S)
+        self._ended(number)
+
+    def _ended(self, number: int, *, no_package: bool = False) -> None:
+        said = read(self._file(number))
+        error = "" if said.get("ended") else said.get("error") or "it was ended from outside"
+        self._watched.pop(number, None)
+        self._feed(i.TrackerDown(number, error, no_package))
