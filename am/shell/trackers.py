@@ -77,6 +77,7 @@ class Trackers:
         path.unlink(missing_ok=True)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-u",  # what it is told to print is to be seen at once
             "-m",
             "yarnps.rabit.tracker",
             *words,

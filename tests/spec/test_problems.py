@@ -407,10 +407,6 @@ RULES = [
 
 NOT_YET = [
     (
-        "  runtime: xgboost",
-        "yarnps.runtime: xgboost is not available in this version: use native or dmlc",
-    ),
-    (
         "  sync: {mode: bsp}",
         "yarnps.sync.mode: bsp is not available in this version: use ssp with staleness 0 or asp",
     ),

@@ -116,5 +116,5 @@ def test_xgboost(flights: Path) -> None:
     late = model.predict(xgboost.DMatrix(matrix))
     assert roc_auc_score(rows.labels, late) > 0.775
     # What the tracker was told to print is in the ApplicationMaster's output.
-    printed = (folder / "am" / "stdout").read_text()
+    printed = (folder / "am" / "stderr").read_text()
     assert "[15]\ttest-auc:0.7" in printed
