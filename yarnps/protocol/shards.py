@@ -19,6 +19,8 @@ Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 Sections = NDArray[np.uint32]  # pairs (shard, number of keys)
 
+_64 = (1 << 64) - 1
+
 
 @inlined
 def mix(key):  # type: ignore[no-untyped-def]
@@ -106,6 +108,14 @@ def add_rows(values, order, out):  # type: ignore[no-untyped-def]
         source, target = values[j], out[order[j]]
         for k in range(values.shape[1]):
             target[k] += source[k]
+
+
+def shard_of_key(key: int, bits: int) -> int:
+    """The shard of one key; for one, this is faster than a kernel."""
+    h = (key + 0x9E3779B97F4A7C15) & _64
+    h = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) & _64
+    h = ((h ^ (h >> 27)) * 0x94D049BB133111EB) & _64
+    return (h ^ (h >> 31)) >> (64 - bits)
 
 
 def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:

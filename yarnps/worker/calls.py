@@ -31,6 +31,8 @@ class Call:
         Where a pull's answer goes: sparse (keys, dim), dense (elements,).
     lease
         The lease of the batch that the call belongs to.
+    on_end
+        Called once, when it is done or has failed.
     """
 
     header: Header
@@ -39,6 +41,7 @@ class Call:
     out: NDArray[Any] | None = None
     lease: Held | None = None
     on_reply: Callable[[Message], None] | None = None
+    on_end: Callable[[Call], None] | None = None
     left: int = 0
     error: YarnpsError | None = None
 
@@ -49,6 +52,7 @@ class Call:
     def fail(self, error: YarnpsError) -> None:
         if not self.done:
             self.error = error
+            self._ended()
 
     def answered(self, part: Part, message: Message) -> None:
         """One of the requests has its answer."""
@@ -59,6 +63,12 @@ class Call:
         if self.on_reply is not None:
             self.on_reply(message)
         self.left -= 1
+        if self.left == 0:
+            self._ended()
+
+    def _ended(self) -> None:
+        if self.on_end is not None:
+            self.on_end(self)
 
     def place_of(self, part: Part, header: Header) -> memoryview | None:
         """Where a reply's values can be received without a copy: they are one stretch of `out`."""

@@ -21,16 +21,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from yarnps._errors import ClusterError, LeaseRevoked, ServerRefused, YarnpsError
 from yarnps._memory import keep_pages
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
+from yarnps.protocol.shards import Int64s
 from yarnps.protocol.stream import Memory
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Header, Message, Op
 from yarnps.worker.calls import Call, Request
 from yarnps.worker.connection import Connection, hello, opening
+from yarnps.worker.gather import PAUSE_S, SMALL_KEYS, Gathered, Kind
 from yarnps.worker.routing import Part, Router
 from yarnps.worker.stopwatch import Stopwatch
 
@@ -78,6 +81,8 @@ class Client:
         self._next_tick = 0.0
         self._tables: dict[str, TableSpec] = {}
         self._delayed: list[tuple[float, Connection, Request]] = []
+        self._gathered: Gathered | None = None
+        self._shared_at = 0.0
         self.broken: YarnpsError | None = None
         self.clock: int | None = None
         self.idle = Stopwatch()
@@ -125,6 +130,7 @@ class Client:
         """Send a call's requests. It may wait while too much is outstanding."""
         with self._lock:
             self._check()
+            self.flush()
             requests = [
                 Request(next(self._numbers), call, part, time.monotonic()) for part in parts
             ]
@@ -140,6 +146,64 @@ class Client:
             Call(header, what, **fields),
             [Part(server, nothing, None, None, None) for server in self.router.servers],
         )
+
+    def share(
+        self, kind: Kind, spec: TableSpec, what: str, keys: Int64s, values: NDArray[Any] | None
+    ) -> Call:
+        """A call of few keys, which may share a message with others of its kind.
+
+        Parameters
+        ----------
+        keys
+            At most `SMALL_KEYS`; they are copied, as are `values`.
+        """
+        with self._lock:
+            self._check()
+            gathered = self._gathered
+            if gathered is None or gathered.kind != kind or not gathered.has_room(len(keys)):
+                self.flush()
+                gathered = self._gathered = Gathered(kind, spec, self._header_of(kind, spec), what)
+            call = gathered.add(keys, values)
+            alone = time.monotonic() - self._shared_at > PAUSE_S or not self.outstanding
+            if alone or not gathered.has_room(SMALL_KEYS):
+                self.flush()
+            self._shared_at = time.monotonic()
+        return call
+
+    def _header_of(self, kind: Kind, spec: TableSpec) -> Header:
+        return self.header(
+            kind.op,
+            table=kind.table,
+            clock=kind.clock,
+            dtype=int(wire.DTYPE_OF[spec.dtype]),
+            dim=spec.dim,
+        )
+
+    def flush(self) -> None:
+        """Send the calls that have been gathered."""
+        gathered, self._gathered = self._gathered, None
+        if gathered is None:
+            return
+        carrier = gathered.carrier()
+        carrier.on_end = lambda call: self._shared_ended(gathered, call)
+        keys = gathered.keys[: gathered.count]
+        values = None if gathered.values is None else gathered.values[: gathered.count]
+        self.submit(carrier, self.router.small(keys, values, gathered.spec))
+
+    def _shared_ended(self, gathered: Gathered, carrier: Call) -> None:
+        """Every call that shared a message has its answer, or is made on its own.
+
+        A refused message has changed nothing; only one of its calls may be to blame.
+        """
+        refused = isinstance(carrier.error, ServerRefused) and len(gathered.calls) > 1
+        for number, call in enumerate(gathered.calls):
+            if carrier.error is None:
+                call.left = 0
+            elif not refused:
+                call.fail(carrier.error)
+            else:
+                keys, values = gathered.rows_of(number)
+                self.submit(call, self.router.small(keys, values, gathered.spec))
 
     def open(self, spec: TableSpec) -> None:
         """Make a table known to every server, now and after each restart."""
@@ -182,6 +246,7 @@ class Client:
     def pump(self, seconds: float) -> None:
         """Receive what is there, waiting up to `seconds` for the first."""
         with self._lock:
+            self.flush()
             self._follow_news()
             for fd, events in self._epoll.poll(max(0.0, seconds)):
                 connection = self._by_fd.get(fd)
@@ -385,13 +450,17 @@ class Client:
     @property
     def outstanding(self) -> int:
         """Requests without an answer."""
-        return sum(len(connection.pending) for connection in self._connections.values())
+        return sum(map(_pending, self._connections.values()))
 
 
 def _is_full(connection: Connection) -> bool:
     return bool(connection.pending) and (
         connection.outstanding > WINDOW_BYTES or len(connection.pending) >= WINDOW_REQUESTS
     )
+
+
+def _pending(connection: Connection) -> int:
+    return len(connection.pending)
 
 
 def _revoked(call: Call) -> LeaseRevoked:

@@ -17,6 +17,7 @@ from yarnps.protocol.shards import (
     frozen,
     partition,
     shard_bits,
+    shard_of_key,
     take_rows,
 )
 from yarnps.protocol.tables import TableSpec
@@ -24,6 +25,9 @@ from yarnps.protocol.tables import TableSpec
 # A request longer than this is cut between shards: one piece is worked on while the next is on its
 # way, all of them in memory that the processor's cache holds, and a server answers others between.
 PART_BYTES = 1 << 20
+
+
+_FIRST = np.zeros(1, np.int32)
 
 
 class Part(NamedTuple):
@@ -126,6 +130,15 @@ class Router:
         sections[:, 0] = self._order[low:high]
         sections[:, 1] = counts
         return sections if announce else sections[counts > 0]
+
+    def small(self, keys: Int64s, values: NDArray[Any] | None, spec: TableSpec) -> Iterator[Part]:
+        """Requests for few keys, which may be repeated: each row is applied on its own."""
+        if len(keys) != 1:
+            yield from self.sparse(keys, values, spec.dim * spec.itemsize, announce=False)
+            return
+        shard = shard_of_key(int(keys[0]), self.bits)
+        sections = np.array([[shard, 1]], np.uint32)
+        yield Part(int(self.owner[shard]), sections, keys, values, _FIRST)
 
     # ------------------------------------------------------------------ dense
 

@@ -17,10 +17,13 @@ from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.connection import kind_of
 from yarnps.worker.functions import Collector, Functions, requests
+from yarnps.worker.gather import SMALL_KEYS, SMALL_ROW_BYTES, Kind, may_share
 from yarnps.worker.routing import Part
 
 if TYPE_CHECKING:
     from yarnps.worker.batch import Batch
+
+_INT64 = np.dtype(np.int64)
 
 
 class Future:
@@ -198,6 +201,15 @@ class SparseTable(Table):
     values, and takes no memory on the servers.
     """
 
+    def __init__(self, client: Client, spec: TableSpec, batches: CurrentBatch) -> None:
+        super().__init__(client, spec, batches)
+        self._small = spec.dim * spec.itemsize <= SMALL_ROW_BYTES
+        self._shares = self._small and may_share(spec)
+        self._what = {
+            Op.PULL: f"pull of table {spec.name}",
+            Op.PUSH: f"push to table {spec.name}",
+        }
+
     def pull(self, keys: ArrayLike, *, out: NDArray[Any] | None = None) -> Future:
         """Get rows.
 
@@ -213,6 +225,8 @@ class SparseTable(Table):
             Its `wait()` gives an array of shape (n,) when dim is 1, otherwise (n, dim).
         """
         wanted = self._keys(keys)
+        if self._small and out is None and 0 < len(wanted) <= SMALL_KEYS:
+            return self._share_pull(wanted)
         rows = self._out(out, len(wanted))
         call = self._read(Op.PULL, rows)
         self._client.submit(call, self._parts(wanted, None))
@@ -237,6 +251,10 @@ class SparseTable(Table):
             the end of the block does.
         """
         unique, rows = self._summed(keys, values, distinct)
+        if 0 < len(unique) <= SMALL_KEYS and self._batches.now is None and self._shares:
+            kind = Kind(Op.PUSH, self._id, wire.NO_CLOCK, None)
+            shared = self._client.share(kind, self.spec, self._what[Op.PUSH], unique, rows)
+            return Future(self._client, shared, None, None)
         rows = self._limited(rows)
         call = self._write(Op.PUSH)
         self._client.submit(call, self._parts(unique, rows, announce=self._announces(call)))
@@ -301,12 +319,25 @@ class SparseTable(Table):
 
     # ------------------------------------------------------------------ inside
 
+    def _share_pull(self, keys: Int64s) -> Future:
+        batch = self._batches.now
+        clock, lease = self._client.clock, None
+        if batch is None or batch.phase != "train" or clock is None:
+            clock = wire.NO_CLOCK
+        if batch is not None:
+            lease = batch.lease
+        kind = Kind(Op.PULL, self._id, clock, lease)
+        call = self._client.share(kind, self.spec, self._what[Op.PULL], keys, None)
+        return Future(self._client, call, call.out, self._shape(len(keys)))
+
     def _parts(self, keys: Int64s, rows: NDArray[Any] | None, *, announce: bool = False) -> Any:
         row_bytes = self.spec.dim * self.spec.itemsize
         return self._client.router.sparse(keys, rows, row_bytes, announce=announce)
 
     def _keys(self, keys: ArrayLike) -> Int64s:
         found = np.ascontiguousarray(keys)
+        if found.dtype == _INT64 and found.ndim == 1:
+            return found
         if found.size == 0:
             return np.empty(0, np.int64)
         if found.ndim != 1 or found.dtype.kind not in "iu":
@@ -333,7 +364,7 @@ class SparseTable(Table):
         """Each key once, with the sum of its rows."""
         wanted = self._keys(keys)
         rows = self._rows(values, len(wanted))
-        if distinct or strictly_increasing(wanted):
+        if distinct or len(wanted) == 1 or strictly_increasing(wanted):
             return wanted, rows
         unique, places = np.unique(wanted, return_inverse=True)
         summed = np.zeros((len(unique), self.spec.dim), self._dtype)

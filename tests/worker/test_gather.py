@@ -1,0 +1,167 @@
+"""Small calls that share messages: what each of them means stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_harness import playing, write_input
+
+from yarnps._errors import ServerRefused
+from yarnps.protocol.tables import Adagrad, Add, Optimizer, Sgd, TableSpec
+from yarnps.worker import client as client_module
+from yarnps.worker import gather
+from yarnps.worker.client import Client
+from yarnps.worker.tables import CurrentBatch, SparseTable
+
+
+class World:
+    """Servers, a client, and a count of the messages that it sends."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def table(self, name: str, optimizer: Optimizer, dim: int = 1, **more: Any) -> SparseTable:
+        spec = TableSpec(name, "sparse", (dim,), "float64", optimizer, **more)
+        self.client.open(spec)
+        return SparseTable(self.client, spec, CurrentBatch())
+
+    @property
+    def messages(self) -> int:
+        """Number of the next request."""
+        return next(self.client._numbers)
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def world(request: Any, tmp_path_factory: Any) -> Iterator[World]:
+    folder: Path = tmp_path_factory.mktemp("gather")
+    block = {"data": {"train": write_input(folder / "in", 1, 1)}}
+    with (
+        playing(folder, block, "", servers=request.param, start=False) as player,
+        ExitStack() as stack,
+    ):
+        for rank in range(player.servers):
+            player.start_server(rank)
+        player.wait(lambda: all(s.address for s in player._routes.servers), "ready")
+        begin = player._begin(player.of("server", 0))
+        begin.incarnation.id = 4711
+        client = Client(begin, request_limit=30.0)
+        stack.callback(client.close)
+        yield World(client)
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine makes pauses between calls; these tests are about calls without."""
+    monkeypatch.setattr(client_module, "PAUSE_S", 60.0)
+
+
+def test_many_calls_need_few_messages(world: World) -> None:
+    table = world.table("few", Add())
+    before = world.messages
+    pushes = [table.push([n % 7], [1.0]) for n in range(64 * 3)]
+    assert not any(push.done() for push in pushes[1:])
+    for push in pushes:
+        assert push.wait() is None
+    servers = len(world.client.router.servers)
+    assert world.messages - before <= 1 + servers * (64 * 3 // (gather.GATHERED_KEYS - 8) + 2)
+    got = table.pull(np.arange(7)).wait()
+    np.testing.assert_array_equal(got, [28, 28, 28, 27, 27, 27, 27])
+
+
+def test_each_pull_has_its_own_answer(world: World) -> None:
+    table = world.table("own", Add(), dim=3)
+    keys = np.arange(100)
+    values = np.random.default_rng(0).normal(size=(100, 3))
+    table.push(keys, values).wait()
+    order = np.random.default_rng(1).permutation(100)
+    pulls = [table.pull(order[n : n + 1 + n % 8]) for n in range(90)]
+    for n, pull in enumerate(pulls):
+        np.testing.assert_array_equal(pull.wait(), values[order[n : n + 1 + n % 8]])
+
+
+def test_a_pull_sees_the_pushes_before_it_and_not_those_after(world: World) -> None:
+    table = world.table("order", Add())
+    pulls = []
+    for _ in range(30):
+        table.push([5], [1.0])
+        table.push([6], [1.0])
+        pulls.append(table.pull([5, 6]))
+    assert [p.wait().tolist() for p in pulls] == [[n, n] for n in range(1, 31)]
+
+
+@pytest.mark.parametrize("optimizer", [Adagrad(0.1), Sgd(0.1), Add()], ids=lambda o: o.name)
+def test_pushes_of_one_key_in_one_message_are_applied_one_after_another(
+    world: World, optimizer: Optimizer
+) -> None:
+    """Adagrad would take another step if they were summed."""
+    together = world.table(f"together {optimizer.name}", optimizer)
+    apart = world.table(f"apart {optimizer.name}", optimizer)
+    grads = np.random.default_rng(2).normal(size=50)
+    futures = [together.push([9], [grad]) for grad in grads]
+    for grad in grads:
+        apart.push([9], [grad]).wait()
+    for future in futures:
+        future.wait()
+    np.testing.assert_allclose(together.pull([9]).wait(), apart.pull([9]).wait(), rtol=1e-12)
+
+
+def test_one_bad_call_is_refused_and_the_others_count(world: World) -> None:
+    table = world.table("bad", Add())
+    pushes = [table.push([1], [np.nan if n == 17 else 1.0]) for n in range(40)]
+    for n, push in enumerate(pushes):
+        if n == 17:
+            with pytest.raises(ServerRefused, match="NaN"):
+                push.wait()
+        else:
+            push.wait()
+    assert table.pull([1]).wait().tolist() == [39.0]
+
+
+def test_a_call_is_sent_at_once_when_nothing_is_under_way(world: World) -> None:
+    table = world.table("alone", Add())
+    table.pull([1]).wait()
+    assert world.client.outstanding == 0
+    push = table.push([1], [1.0])
+    assert world.client.outstanding == 1
+    push.wait()
+
+
+def test_a_call_after_a_pause_is_sent_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = world.table("pause", Add())
+    monkeypatch.setattr(client_module, "PAUSE_S", -1.0)
+    before = world.messages
+    pushes = [table.push([1], [1.0]) for _ in range(5)]
+    assert world.messages - before == 6
+    for push in pushes:
+        push.wait()
+
+
+def test_what_counts_as_a_whole_keeps_its_own_message(world: World) -> None:
+    momentum = TableSpec("m", "sparse", (1,), optimizer=Sgd(0.1, momentum=0.9))
+    assert gather.may_share(TableSpec("a", "sparse", (1,), optimizer=Add()))
+    assert not gather.may_share(TableSpec("a", "sparse", (1,), admit=2))
+    assert not gather.may_share(TableSpec("a", "sparse", (1,), nonfinite="skip"))
+    assert gather.may_share(momentum) == (not momentum.optimizer.counts_steps)
+    repeated = world.table("wide", Add(), dim=200)
+    before = world.messages
+    for push in [repeated.push([n], np.ones((1, 200))) for n in range(4)]:
+        push.wait()
+    assert world.messages - before == 5
+
+
+def test_the_callers_arrays_are_free_at_once(world: World) -> None:
+    table = world.table("free", Add())
+    keys, values = np.array([3]), np.array([1.0])
+    first = table.push(keys, values)
+    second = table.push(keys, values)
+    keys[0], values[0] = 4, 9.0
+    first.wait()
+    second.wait()
+    assert table.pull([3, 4]).wait().tolist() == [2.0, 0.0]

@@ -1,0 +1,106 @@
+"""Small calls that travel together: they share a message, each keeps its own future.
+
+A call that finds nothing under way is sent at once. While others are under way, calls of the same
+kind are gathered until somebody waits, until another kind of call is made, or until there are
+enough of them for a message: nobody is delayed, since whoever made them had answers to wait for.
+The order of calls at a server stays that in which they were made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yarnps.protocol.shards import Int64s
+from yarnps.protocol.tables import TableSpec
+from yarnps.protocol.wire import Header, Op
+from yarnps.worker.calls import Call
+
+# A call of more keys, or of wider rows, has its own message.
+SMALL_KEYS = 8
+SMALL_ROW_BYTES = 512
+
+# A message is sent when it has so many keys: the server works while more are gathered.
+GATHERED_KEYS = 64
+
+# After a pause of this length the first call is sent at once, whatever is under way.
+PAUSE_S = 200e-6
+
+
+class Kind(NamedTuple):
+    """What calls must have in common to share a message."""
+
+    op: Op
+    table: int
+    clock: int
+    lease: Any
+
+
+def may_share(spec: TableSpec) -> bool:
+    """Whether one message of several pushes, applied row after row, means the same as several.
+
+    Not where a push as a whole counts: for optimizers that count their steps, and for policies
+    that look at a push at a time.
+    """
+    return (
+        spec.kind == "sparse"
+        and not spec.optimizer.counts_steps
+        and spec.clip is None
+        and spec.admit == 1
+        and spec.nonfinite == "fail"
+        and spec.when_full == "fail"
+    )
+
+
+class Gathered:
+    """Calls of one kind that wait to be sent.
+
+    Attributes
+    ----------
+    keys, values, out
+        Of all calls, one after another; the first `count` rows are in use.
+    """
+
+    def __init__(self, kind: Kind, spec: TableSpec, header: Header, what: str) -> None:
+        self.kind = kind
+        self.spec = spec
+        self.header = header
+        self.what = what
+        self.count = 0
+        self.keys = np.empty(GATHERED_KEYS, np.int64)
+        rows = np.empty((GATHERED_KEYS, spec.dim), spec.dtype)
+        self.values = None if kind.op == Op.PULL else rows
+        self.out = rows if kind.op == Op.PULL else None
+        self.calls: list[Call] = []
+        self._starts: list[int] = []
+
+    def has_room(self, keys: int) -> bool:
+        return self.count + keys <= GATHERED_KEYS
+
+    def add(self, keys: Int64s, values: NDArray[Any] | None) -> Call:
+        """One more call; a pull's `out` is a part of what all of them pull."""
+        start, end = self.count, self.count + len(keys)
+        self.keys[start:end] = keys
+        out = None
+        if self.values is not None:
+            self.values[start:end] = values
+        elif self.out is not None:
+            out = self.out[start:end]
+        call = Call(self.header, self.what, self.spec, out, self.kind.lease, left=1)
+        self.calls.append(call)
+        self._starts.append(start)
+        self.count = end
+        return call
+
+    def carrier(self) -> Call:
+        """The call that is sent in place of all."""
+        out = None if self.out is None else self.out[: self.count]
+        return Call(self.header, self.what, self.spec, out, self.kind.lease)
+
+    def rows_of(self, number: int) -> tuple[Int64s, NDArray[Any] | None]:
+        """Keys and values of one of the calls."""
+        ends = [*self._starts[1:], self.count]
+        part = slice(self._starts[number], ends[number])
+        return self.keys[part], None if self.values is None else self.values[part]
