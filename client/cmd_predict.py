@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +16,11 @@ from yarnps.client.output import OUTPUT, count, print_json, say
 @click.argument("model")
 @click.argument("file")
 @OUTPUT
-@click.option("--out", default="-", help="Where the scores go, one a line. Default: stdout.")
+@click.option(
+    "--out",
+    default="-",
+    help="Where the scores go, one a line; without a scheme on this machine. Default: stdout.",
+)
 @click.option(
     "--set",
     "sets",
@@ -26,13 +31,16 @@ from yarnps.client.output import OUTPUT, count, print_json, say
 def command(model: str, file: str, output: str, out: str, sets: tuple[str, ...]) -> int:
     """Score the records of FILE with MODEL (a folder that a job has written).
 
-    Both may be on any file system. The file is read as the model's job read its input.
+    Both may be on any file system; without a scheme they are in your home in HDFS where a cluster
+    is configured, else on this machine. The file is read as the model's job read its input.
     """
     from yarnps.apps.predict import predict
+    from yarnps.client.local_submit import here
 
     if output == "json" and out == "-":
         raise InputError("-o json and the scores would both go to stdout", "Give --out.")
-    result = predict(model, file, overrides(sets), out)
+    target = out if out == "-" else here(out, Path.cwd())
+    result = predict(model, file, overrides(sets), target)
     if output == "json":
         print_json(result.as_json())
         return exits.SUCCEEDED

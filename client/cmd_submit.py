@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import click
 from yarnps._errors import YarnpsError
 from yarnps.client import clusters, exits
 from yarnps.client.output import OUTPUT, print_json, say
+from yarnps.client.signals import Signals, kept
 
 if TYPE_CHECKING:
     from yarnps.client.job import JobView
@@ -50,36 +52,46 @@ def command(
     ended.
     """
     started = time.monotonic()
-    try:
-        chosen = clusters.choose(cluster, report=say, start=True, nodes=nodes)
-        say(chosen.sentence())
-        from yarnps.spec import load
+    with kept() as signals:
+        try:
+            chosen = clusters.choose(cluster, report=say, start=True, nodes=nodes)
+            say(chosen.sentence())
+            from yarnps.spec import load
 
-        job = load(file, sets=sets)
-        view = _start(job, chosen, dry_run)
-    except YarnpsError as error:
-        if output == "json":
-            print_json(_refused(error, time.monotonic() - started))
-        raise
-    if view is None:
-        say("all checks passed; nothing was submitted (--dry-run)")
-        return exits.SUCCEEDED
-    kill = kill_on_exit or bool(job.block and job.block.kill_on_exit)
-    return see_through(view, output, detach, kill, started)
+            job = load(file, sets=sets)
+            view = _start(job, chosen, dry_run, signals.remember)
+        except YarnpsError as error:
+            if output == "json":
+                print_json(_refused(error, time.monotonic() - started))
+            raise
+        if view is None:
+            say("all checks passed; nothing was submitted (--dry-run)")
+            return exits.SUCCEEDED
+        kill = kill_on_exit or bool(job.block and job.block.kill_on_exit)
+        return see_through(view, output, detach, kill, started, signals)
 
 
-def _start(job: Job, chosen: clusters.Cluster, dry_run: bool) -> JobView | None:
+def _start(
+    job: Job, chosen: clusters.Cluster, dry_run: bool, begins: Callable[[], None]
+) -> JobView | None:
     """Check and start; None after a dry run."""
     if chosen.local:
         from yarnps.client import local_submit
 
-        return local_submit.submit(job, say, dry_run=dry_run)
+        return local_submit.submit(job, say, dry_run=dry_run, begins=begins)
     from yarnps.client import submission
 
-    return submission.submit(job, say, dry_run=dry_run)
+    return submission.submit(job, say, dry_run=dry_run, begins=begins)
 
 
-def see_through(view: JobView, output: str, detach: bool, kill: bool, started: float) -> int:
+def see_through(
+    view: JobView,
+    output: str,
+    detach: bool,
+    kill: bool,
+    started: float,
+    signals: Signals | None = None,
+) -> int:
     """Follow the job, then say how it ended."""
     job_dir = view.store().address
     if detach:
@@ -97,7 +109,7 @@ def see_through(view: JobView, output: str, detach: bool, kill: bool, started: f
     from yarnps.client.watch import watch
 
     try:
-        watched = watch(view, kill_on_exit=kill)
+        watched = watch(view, kill_on_exit=kill, signals=signals)
     finally:
         view.close()
     say(watched.end.sentence)

@@ -8,6 +8,7 @@ would take the processor from them.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from yarnps.spec import Job
 
 
-def submit(spec: Job, say: Say, *, dry_run: bool = False) -> job.LocalView | None:
-    """Start a job on this machine.
+def submit(
+    spec: Job, say: Say, *, dry_run: bool = False, begins: Callable[[], None] = lambda: None
+) -> job.LocalView | None:
+    """Start a job on this machine; `begins` is called just before.
 
     Raises
     ------
@@ -40,6 +43,7 @@ def submit(spec: Job, say: Say, *, dry_run: bool = False) -> job.LocalView | Non
     if dry_run:
         checks.data(spec, say)
         return None
+    begins()
     started = local.start(spec, python)
     say(f"job: {started.application}, its folder is {started.folder}")
     if spec.block.job_dir is not None:
@@ -64,9 +68,7 @@ def on_this_machine(spec: Job) -> Job:
     assert block is not None
 
     def address(value: str) -> str:
-        if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", value):
-            return value
-        return f"file://{spec.folder / Path(value).expanduser()}"
+        return here(value, spec.folder)
 
     def optional(value: str | None) -> str | None:
         return None if value is None else address(value)
@@ -80,5 +82,12 @@ def on_this_machine(spec: Job) -> Job:
     model = block.model.model_copy(
         update={"path": optional(block.model.path), "init_from": optional(block.model.init_from)}
     )
-    here = {"data": data, "model": model, "job_dir": optional(block.job_dir)}
-    return replace(spec, block=block.model_copy(update=here))
+    changed = {"data": data, "model": model, "job_dir": optional(block.job_dir)}
+    return replace(spec, block=block.model_copy(update=changed))
+
+
+def here(address: str, folder: Path) -> str:
+    """An address that has no scheme as a file of this machine; a relative one is in `folder`."""
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", address):
+        return address
+    return f"file://{folder / Path(address).expanduser()}"

@@ -6,6 +6,7 @@ import os
 import shlex
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,8 +72,12 @@ class Prepared:
     job_dir: str  # with {app} for the application's id
 
 
-def submit(spec: Job, say: Say, *, dry_run: bool = False) -> YarnView | None:
+def submit(
+    spec: Job, say: Say, *, dry_run: bool = False, begins: Callable[[], None] = lambda: None
+) -> YarnView | None:
     """Check and submit a job; None after a dry run.
+
+    `begins` is called when all checks have passed and the job is handed to the cluster.
 
     Raises
     ------
@@ -98,6 +103,7 @@ def submit(spec: Job, say: Say, *, dry_run: bool = False) -> YarnView | None:
         driver, credentials = soon.get()
         with tempfile.TemporaryDirectory(prefix="yarnps-submit-") as folder:
             rendered = specification(spec, prepared, credentials, Path(folder))
+            begins()
             application = driver.submit(rendered)
     finally:
         if soon is not None:

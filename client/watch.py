@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from yarnps.client import exits
 from yarnps.client.follow import End, Follow, how_to_attach
 from yarnps.client.job import JobView, Sight
 from yarnps.client.output import Say, say
+from yarnps.client.signals import Signals, kept
 
 if TYPE_CHECKING:
     from yarnps.client.screen import Screen
@@ -68,52 +66,6 @@ class Plain:
         """Nothing to undo."""
 
 
-class Signals:
-    """Remembers signals, and wakes whoever waits for the next look."""
-
-    def __init__(self) -> None:
-        self._caught: list[int] = []
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-        os.set_blocking(self._read, False)
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and signal.SIGINT in self._caught:
-            raise KeyboardInterrupt  # a second Ctrl-C while a slow call holds us up
-        self._caught.append(number)
-        os.write(self._write, b".")
-
-    def wait(self, seconds: float) -> None:
-        """Wait, at most until a signal comes."""
-        if select.select([self._read], [], [], seconds)[0]:
-            os.read(self._read, 1024)
-
-    def take(self) -> int | None:
-        """The oldest signal that has not been taken."""
-        return self._caught.pop(0) if self._caught else None
-
-    def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
-
-
-@contextmanager
-def _signals() -> Iterator[Signals]:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    signals = Signals()
-    # What was ignored before (nohup) stays ignored.
-    old = {n: signal.getsignal(n) for n in numbers}
-    try:
-        for number in numbers:
-            if old[number] is not signal.SIG_IGN:
-                signal.signal(number, signals.handle)
-        yield signals
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-        signals.close()
-
-
 def make_printer(application: str) -> Printer:
     """A live screen on a terminal, else plain lines."""
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
@@ -124,7 +76,13 @@ def make_printer(application: str) -> Printer:
     return Plain()
 
 
-def watch(view: JobView, *, kill_on_exit: bool = False, printer: Printer | None = None) -> Watched:
+def watch(
+    view: JobView,
+    *,
+    kill_on_exit: bool = False,
+    printer: Printer | None = None,
+    signals: Signals | None = None,
+) -> Watched:
     """Follow a job to its end, or until the user or a signal ends the watching.
 
     Parameters
@@ -133,12 +91,15 @@ def watch(view: JobView, *, kill_on_exit: bool = False, printer: Printer | None 
         The job.
     kill_on_exit
         End the job whenever the watching ends early.
+    signals
+        What has remembered signals since before the watching, if there is such a thing.
     """
     shown = printer or make_printer(view.application)
     follow = Follow(view.application, time.monotonic())
     started = time.monotonic()
     try:
-        with _signals() as signals:
+        with nullcontext(signals) if signals else kept() as caught:
+            caught.remember()
             while True:
                 sight = view.look(follow.last_event)
                 now = time.monotonic()
@@ -146,12 +107,12 @@ def watch(view: JobView, *, kill_on_exit: bool = False, printer: Printer | None 
                 shown.show(lines, sight)
                 if follow.end is not None:
                     return Watched(follow.end, follow.status)
-                number = signals.take()
+                number = caught.take()
                 if number is not None:
                     end = _interrupted(number, view, kill_on_exit, shown)
                     if end is not None:
                         return Watched(end, follow.status)
-                signals.wait(FAST_S if now - started < FAST_FOR_S else SLOW_S)
+                caught.wait(FAST_S if now - started < FAST_FOR_S else SLOW_S)
     finally:
         shown.close()
 

@@ -1,7 +1,7 @@
 """Cause codes: one short word for every way in which a process or a job ends.
 
-A code is for programs and for search; the sentence beside it is for people. `COSTS_BUDGET` and
-`RETRY_HELPS` are what the restart policy and the outcome rule go by.
+A code is for programs and for search; the sentence beside it is for people. `RETRY_HELPS`
+is what the outcome rule goes by.
 """
 
 from __future__ import annotations
@@ -35,17 +35,6 @@ class Cause(str, Enum):
     AM = "am"  # the ApplicationMaster itself failed
     UNKNOWN = "unknown"
 
-
-COSTS_BUDGET = {
-    Cause.EXIT,
-    Cause.SIGNAL,
-    Cause.MEMORY,
-    Cause.SILENT,
-    Cause.SCRIPT,
-    Cause.LAUNCH,
-    Cause.LOCALISATION,
-    Cause.UNKNOWN,
-}
 
 # False: the same again ends the same way; None: it depends.
 RETRY_HELPS: dict[Cause, bool | None] = {

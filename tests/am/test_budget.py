@@ -7,7 +7,7 @@ import json
 import pytest
 
 from yarnps.am.resources.budget import FREE, Budget, NodeChoice
-from yarnps.causes import COSTS_BUDGET, Cause
+from yarnps.causes import Cause
 
 
 def test_the_budget_has_as_many_restarts_as_it_says() -> None:
@@ -42,8 +42,12 @@ def test_what_is_not_the_job_s_fault_is_free(cause: Cause) -> None:
     assert budget.delay_s == 0.0
 
 
-def test_free_and_costly_causes_exclude_each_other() -> None:
-    assert not FREE & COSTS_BUDGET
+CHARGED = ("exit", "signal", "memory", "silent", "script", "launch", "localisation", "unknown")
+
+
+@pytest.mark.parametrize("cause", CHARGED)
+def test_what_may_be_the_job_s_fault_costs(cause: str) -> None:
+    assert Budget(max_restarts=1).charge(Cause(cause), 0.0)
 
 
 def test_the_delay_doubles_up_to_30_s_and_starts_again_after_a_stable_time() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from yarnps.client import local, main
+from yarnps._errors import ClusterError
+from yarnps.client import local, local_submit, main
 from yarnps.client.local_submit import on_this_machine
 from yarnps.spec import load
 
@@ -53,6 +54,19 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def submit(job: Path, *options: str) -> int:
     return main.run(["submit", str(job), "--cluster", "local", "-o", "json", *options])
+
+
+def test_signals_are_kept_before_there_is_a_job(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def start(*_: object) -> None:
+        order.append("start")
+        raise ClusterError("the disk is full", "")
+
+    monkeypatch.setattr(local, "start", start)
+    with pytest.raises(ClusterError):
+        local_submit.submit(load(job), lambda _: None, begins=lambda: order.append("begins"))
+    assert order == ["begins", "start"]
 
 
 def nothing_runs(application: str) -> bool:

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from yarnps.am.shell.service import Link, Service
-from yarnps.client import credentials, home, job, local, main
+from yarnps.client import credentials, exits, home, job, local, main
+from yarnps.client.signals import kept
 from yarnps.client.watch import Plain, watch
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json
@@ -233,3 +234,15 @@ def test_the_live_screen() -> None:
     assert "1 min 30 s left" in text
     assert "8 workers running" in text
     assert "and 2 more" in text
+
+
+def test_a_signal_between_submission_and_watching_ends_the_job(fake: FakeJob) -> None:
+    with kept() as signals:
+        signals.remember()
+        os.kill(os.getpid(), signal.SIGTERM)
+        out: list[str] = []
+        watched = watch(view(fake), kill_on_exit=True, printer=Plain(out.append), signals=signals)
+    assert watched.end.code == exits.KILLED
+    assert [reason for _, reason in fake.kills] == [
+        "the client got SIGTERM, and --kill-on-exit is set"
+    ]

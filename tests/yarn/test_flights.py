@@ -139,7 +139,7 @@ def check_model(address: str, flights: Flights, metrics: dict[str, float], folde
     scores = []
     for name in flights.test:
         out = folder / f"{name}.scores"
-        done = yarnps("predict", address, f"{flights.folder}/test/{name}", "--out", f"file://{out}")
+        done = yarnps("predict", address, f"{flights.folder}/test/{name}", "--out", out)
         assert done.code == 0, done.err
         scores.append(np.loadtxt(out))
     labels, predicted = np.array(flights.labels) > 0, np.concatenate(scores)
