@@ -23,6 +23,10 @@ from ._limits import within
 from ._webhdfs import BlockLocations
 
 CONNECT_S = 3.0  # one name node's port
+# The name node gives no next block before it has heard of the last one. hdfs-native takes that for
+# a failure; Hadoop's own client asks again after these times, and we write the file again.
+NOT_REPLICATED = "NotReplicatedYetException"
+REPLICATION_WAITS_S = (0.4, 0.8, 1.6, 3.2, 6.4)
 CALL_S = 60.0  # one question to the name node; it also covers a switch to the other name node
 
 T = TypeVar("T")
@@ -205,12 +209,11 @@ class HdfsFiles(Files):
     def write_new(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
         path = self._absolute(path)
         try:
-            inner = self._create(path, overwrite=False, mode=mode)
+            self._write(path, data, overwrite=False, mode=mode)
         except DataError as error:
             if isinstance(error.__cause__, FileExistsError):
                 return False
             raise
-        self._fill(path, inner, data)
         return True
 
     def _replace(self, path: str, data: bytes, mode: int | None) -> None:
@@ -218,12 +221,23 @@ class HdfsFiles(Files):
         path = self._absolute(path)
         folder, _, name = path.rpartition("/")
         beside = f"{folder}/.{name}.{secrets.token_hex(6)}.tmp"
-        self._fill(beside, self._create(beside, overwrite=True, mode=mode), data)
+        self._write(beside, data, overwrite=True, mode=mode)
         try:
             self._ask(path, lambda client: client.rename(beside, path, True))
         except YarnpsError:
             self._drop(beside)
             raise
+
+    def _write(self, path: str, data: bytes, *, overwrite: bool, mode: int | None) -> None:
+        """Write a file from its beginning, again where slow data nodes have held up its end."""
+        for wait_s in (*REPLICATION_WAITS_S, None):
+            try:
+                self._fill(path, self._create(path, overwrite=overwrite, mode=mode), data)
+                return
+            except YarnpsError as error:
+                if wait_s is None or NOT_REPLICATED not in str(error.__cause__):
+                    raise
+            time.sleep(wait_s)
 
     def _fill(self, path: str, inner: Any, data: bytes) -> None:
         try:
