@@ -35,6 +35,7 @@ from yarnps.am.resources.decisions import (
 )
 from yarnps.am.resources.members import Members
 from yarnps.am.resources.outcome import Failure, Killed, RoleRule
+from yarnps.am.resources.services import OtherServices
 from yarnps.am.training.crew import RoleProcess
 from yarnps.am.training.greeting import start_message
 from yarnps.am.training.roles import Training
@@ -81,6 +82,9 @@ class JobMachine:
         self._failures = self.training.course.failures
         # Of a runtime that is not ours; the training side has nothing to do then.
         self.programs = _programs(config, self.members, self._failures)
+        services = config.job.skein.get("services") or {}
+        others = {name: keys for name, keys in services.items() if name not in config.job.roles}
+        self._others = OtherServices(others, self._failures)
         self._waiting_reason = ""
         self._killed: Killed | None = None
         self._over_since: float | None = None
@@ -182,11 +186,14 @@ class JobMachine:
                     data={"yarn_id": event.info.yarn_id},
                 )
             )
+        out += self._others.seen(event.info, event.tail)
         changed = self.members.container_changed(event.info, now, event.tail, event.peak)
         return out + self._carry_out(changed, now)
 
     def _on_reconciled(self, event: i.Reconciled, now: float) -> list[Action]:
         out: list[Action] = [Log("am_restart", "the ApplicationMaster's process is back")]
+        for info in event.containers:
+            out += self._others.seen(info)
         out += self._carry_out(self.members.reconcile(event.containers, now), now)
         if self.programs is not None:
             out += self.programs.returned()
@@ -467,6 +474,7 @@ class JobMachine:
             "members": self.members.snapshot(),
             "training": self.training.snapshot(),
             "programs": self.programs.snapshot() if self.programs is not None else None,
+            "others": self._others.snapshot(),
             "failures": [_failure_dict(f) for f in self._failures],
             "over_since": self._over_since,
             "killed": self._killed.text if self._killed else None,
@@ -479,6 +487,7 @@ class JobMachine:
         self.training.restore(data["training"])
         if self.programs is not None:
             self.programs.restore(data["programs"])
+        self._others.restore(data["others"])
         self._failures[:] = [
             Failure(**{**item, "cause": Cause(item["cause"])}) for item in data["failures"]
         ]

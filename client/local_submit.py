@@ -36,6 +36,13 @@ def submit(
             f"a plain skein file (no `yarnps:` block) needs a Hadoop cluster: {spec.path}",
             "Use --cluster yarn or --cluster sandbox.",
         )
+    others = sorted(set(spec.skein.get("services") or {}) - set(spec.roles))
+    if others:
+        raise InputError(
+            "the local cluster runs servers and workers only, and the job file has more services: "
+            + ", ".join(others),
+            "Leave them out, or use --cluster yarn or --cluster sandbox.",
+        )
     spec = on_this_machine(spec)
     assert spec.block is not None
     python = environments.local_python(spec.block.environment, spec.folder)

@@ -6,7 +6,8 @@
 3. The first of these, in the order in which they happened: FAILED.
    - something that concerns the whole job (input, model, the ApplicationMaster itself, …);
    - a rank gave up and its role does not allow failures;
-   - a rank gave up, its role allows failures, and nobody is left in that role.
+   - a rank gave up, its role allows failures, and nobody is left in that role;
+   - another service has failed more often than its `max_restarts`, and does not allow failures.
 4. Otherwise the job goes on.
 """
 
@@ -24,7 +25,7 @@ TRACEBACK_CHARS = 2_000
 
 @dataclass(frozen=True)
 class RoleRule:
-    """What counts for one role (or another service of the job file)."""
+    """What counts for one role."""
 
     instances: int
     allow_failures: bool = False

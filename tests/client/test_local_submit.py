@@ -69,6 +69,15 @@ def test_signals_are_kept_before_there_is_a_job(job: Path, monkeypatch: pytest.M
     assert order == ["begins", "start"]
 
 
+def test_services_that_nobody_would_run_are_refused(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = "  board: {instances: 1, resources: {memory: 512 MiB, vcores: 1}, script: run}\nyarnps:"
+    job.write_text(JOB.replace("yarnps:", board))
+    assert main.run(["submit", str(job), "--cluster", "local"]) == 2
+    assert "more services: board" in capsys.readouterr().err
+
+
 def nothing_runs(application: str) -> bool:
     """Whether no process has its working directory in the job's folder."""
     folder = str(local.find(application).folder)  # type: ignore[union-attr]

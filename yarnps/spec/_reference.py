@@ -74,8 +74,9 @@ each rank; 3 if not given), `allow_failures`, `depends` and `script`: the Applic
 asks for every container itself. `vcores: n` of a server runs n server processes in its container.
 A container of either role needs at least 320 MiB. The program is either `yarnps.app` or
 `services.worker.script`; servers run yarnps' own. Other services run beside the job as skein runs
-them. `master.script` and `master.security` cannot be given: the AM's program and key pair are
-yarnps' own.
+them; one that fails more often than its `max_restarts`, without `allow_failures`, fails the job.
+`master.script` and `master.security` cannot be given: the AM's program and key pair are yarnps'
+own.
 """
 
 _NAMED: Final = {

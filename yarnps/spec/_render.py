@@ -75,7 +75,8 @@ def render(job: Job, parts: RenderParts | None = None) -> dict[str, Any]:
     """The skein specification to submit, as plain data.
 
     The roles' services have no instances, no restarts and may fail, because the AM asks for
-    every container itself; other services stay as they are. There is no key pair in it: the
+    every container itself; other services keep their instances and restarts, and may fail as far
+    as skein knows, because the AM judges that. There is no key pair in it: the
     client gives each application its own. Relative sources of files start at the job file's
     folder. A job without a `yarnps` block is given as it was written, but for that.
 
@@ -102,6 +103,10 @@ def render(job: Job, parts: RenderParts | None = None) -> dict[str, Any]:
             retry = copy.deepcopy(service)
             retry["resources"]["memory"] = retry_mib(job.roles[name], job.block.retry_memory)
             services[name + RETRY_SUFFIX] = retry
+    for name, service in services.items():
+        if name not in job.roles and name.removesuffix(RETRY_SUFFIX) not in job.roles:
+            # The AM judges its failures; skein would start the whole application again.
+            services[name] = {**service, "allow_failures": True}
     services[AWAKE] = copy.deepcopy(dict(_AWAKE_SERVICE))
     return spec
 
