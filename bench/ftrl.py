@@ -86,12 +86,12 @@ class Run:
 # ---------------------------------------------------------------------- the peer
 
 
-def peer_python(folder: Path) -> Path:
-    """The interpreter of an environment that has Vowpal Wabbit."""
+def venv_with(package: str, folder: Path) -> Path:
+    """The interpreter of an environment of its own that has a package."""
     python = folder / "bin" / "python"
     if not (folder / "READY").exists():
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", PEER], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", package], check=True)
         (folder / "READY").touch()
     return python
 
@@ -214,7 +214,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="yarnps-ftrl-") as temporary:
         folder = options.folder or Path(temporary)
         made = make(folder / f"zipf-{options.rows}", options.rows)
-        python = peer_python(folder / "peer")
+        python = venv_with(PEER, folder / "peer")
         run_ours(made, folder, options.batch_rows)  # compiles the kernels
         peers, ours = [], []
         for _ in range(options.repeats):

@@ -90,7 +90,7 @@ def test_gradients_are_slopes_of_the_penalised_loss(dim: int) -> None:
 
 def test_the_bias_learns_from_the_mean_error() -> None:
     model = fm.Model(FmParams(dim=2))
-    features = model.features(np.array([3, 5], np.int64))
+    features = model.inputs.features(np.array([3, 5], np.int64))
     assert features.keys.tolist() == [BIAS, 3, 5]
     entries = Entries(np.array([0, 1, 2, 2]), features.places, np.ones(2, np.float32))
     known = fm.Parameters(np.array([0.5, 1, 2], np.float32), np.zeros((3, 2), np.float32))

@@ -52,7 +52,7 @@ VALUES = np.array([1, 2, 0.5, -1], np.float32)
 
 
 def entries_of(model: Model) -> tuple[list[int], Entries]:
-    features = model.features(KEYS)
+    features = model.inputs.features(KEYS)
     return features.keys.tolist(), Entries(INDPTR, features.places, VALUES)
 
 
@@ -76,16 +76,16 @@ def test_without_a_bias() -> None:
 
 
 def test_hashed_ids_are_buckets_and_meet_in_them() -> None:
-    features = FeatureMap("ftrl", 2, bias=True)(np.arange(100, dtype=np.int64))
+    features = FeatureMap("ftrl", 2, bias=True).features(np.arange(100, dtype=np.int64))
     assert features.keys.tolist() == [BIAS, 1, 0]
 
 
 def test_a_feature_cannot_be_the_bias() -> None:
     keys = np.array([3, BIAS], np.int64)
     with pytest.raises(DataError, match=f"feature id {BIAS} is in the input"):
-        FeatureMap("ftrl", None, bias=True)(keys)
-    assert FeatureMap("ftrl", None, bias=False)(keys).keys.tolist() == [3, BIAS]
-    hashed = FeatureMap("ftrl", 10, bias=True)(keys).keys
+        FeatureMap("ftrl", None, bias=True).features(keys)
+    assert FeatureMap("ftrl", None, bias=False).features(keys).keys.tolist() == [3, BIAS]
+    hashed = FeatureMap("ftrl", 10, bias=True).features(keys).keys
     assert hashed[0] == BIAS and (hashed[1:] >= 0).all()
 
 

@@ -93,15 +93,24 @@ def test_a_dead_worker_holds_nobody_up(tmp_path: Path) -> None:
 
 
 EVALUATE = """
+import threading
 table = job.sparse("w", optimizer=yarnps.Add())
+
+def look(rows):
+    return threading.current_thread().name, rows.keys.sum()
+
+def check(batch):
+    assert batch.ahead == ("feed", batch.keys.sum())
 
 def evaluate(batch):
     assert batch.phase == "test"
+    check(batch)
     w = table.pull(batch.keys).wait()
     return {"n": batch.rows, "loss": [float(w.sum() > 0), batch.rows]}
 
-for batch in job.data(evaluate=evaluate):
+for batch in job.data(evaluate=evaluate, ahead=look):
     with batch:
+        check(batch)
         table.push(batch.keys, batch.values)
         job.report(mine=batch.index)
 """
@@ -148,6 +157,12 @@ def last_words(player: Player, rank: int = 0) -> pb.RoleFailed:
             "    except ZeroDivisionError: pass",
             "was not committed",
             False,
+        ),
+        (
+            "def look(rows): raise yarnps.DataError('not mine')\n"
+            "for batch in job.data(ahead=look):\n    with batch:\n        batch.ahead",
+            "DataError: not mine",
+            True,
         ),
     ],
 )

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from yarnps._errors import DataError
-from yarnps.apps._rows import Features, Int64s, Uniquer, bucketed
+from yarnps.apps._rows import Entries, Features, Int64s, Uniquer, bucketed
+
+if TYPE_CHECKING:
+    from yarnps.data import Rows
 
 # The lowest int64: no hash bucket is negative, and an input with this feature id is refused.
 BIAS = -(2**63)
+
+
+class Inputs(NamedTuple):
+    """What a model sees of some rows.
+
+    Attributes
+    ----------
+    keys
+        int64: each feature once.
+    entries
+        The rows' entries by the places of their features among the keys.
+    """
+
+    keys: Int64s
+    entries: Entries
 
 
 class FeatureMap:
@@ -32,7 +52,18 @@ class FeatureMap:
         self.bias = bias
         self._unique = Uniquer()
 
-    def __call__(self, keys: Int64s) -> Features:
+    def __call__(self, rows: Rows) -> Inputs:
+        """What the model sees of rows.
+
+        Raises
+        ------
+        DataError
+            A feature has the id that stands for the bias.
+        """
+        features = self.features(rows.keys)
+        return Inputs(features.keys, Entries(rows.indptr, features.places, rows.values))
+
+    def features(self, keys: Int64s) -> Features:
         """The distinct features of a batch.
 
         Raises

@@ -53,7 +53,7 @@ class Model:
     """Scores and gradients, by the job's parameters."""
 
     def __init__(self, params: FmParams) -> None:
-        self.features = FeatureMap(APP, params.hash_buckets, params.bias)
+        self.inputs = FeatureMap(APP, params.hash_buckets, params.bias)
         self.regression = params.task == "regression"
         self._penalties = (params.l2, params.l2_factors)
         self._low = -np.inf if params.low is None else params.low
@@ -62,14 +62,14 @@ class Model:
     @property
     def first(self) -> int:
         """The first feature of a batch that is not the bias."""
-        return int(self.features.bias)
+        return int(self.inputs.bias)
 
     def scores(
         self, entries: Entries, parameters: Parameters
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Scores of the rows, and the sums that their gradients need."""
         found, sums = kernel.scores(entries, *parameters)
-        if self.features.bias:
+        if self.inputs.bias:
             found += parameters.weights[0]
         return found, sums
 
@@ -82,7 +82,7 @@ class Model:
     ) -> Gradients:
         """What is pushed; `errors` are the derivatives of the loss by the scores."""
         found = kernel.gradients(entries, errors, *parameters, sums, self._penalties)
-        if self.features.bias:
+        if self.inputs.bias:
             found.weights[0] = errors.mean()
         return found
 
@@ -143,14 +143,13 @@ def train(job: Job) -> None:
     model = Model(params)
     tables = _Tables(job, params, model.first)
     learn = (_Regression if model.regression else _Classes)(job, model)
-    for batch in job.data(evaluate=_Evaluation(tables, model)):
+    for batch in job.data(_Evaluation(tables, model), ahead=model.inputs):
         with batch:
-            features = model.features(batch.keys)
-            entries = Entries(batch.indptr, features.places, batch.values)
-            parameters = tables.pull(features.keys)
+            keys, entries = batch.ahead
+            parameters = tables.pull(keys)
             scores, sums = model.scores(entries, parameters)
             errors = learn.errors(scores, batch)
-            tables.push(features.keys, model.gradients(entries, parameters, sums, errors))
+            tables.push(keys, model.gradients(entries, parameters, sums, errors))
 
 
 class _Regression:
@@ -191,9 +190,8 @@ class _Evaluation:
         self._labels = Labels(APP)
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[np.float64]]:
-        features = self._model.features(batch.keys)
-        entries = Entries(batch.indptr, features.places, batch.values)
-        parameters = self._tables.pull(features.keys, known_only=True)
+        keys, entries = batch.ahead
+        parameters = self._tables.pull(keys, known_only=True)
         scores, _ = self._model.scores(entries, parameters)
         if self._model.regression:
             return squared_sums(self._model.bounded(scores), batch.labels)
@@ -210,9 +208,8 @@ class Scorer:
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         """Logits, or the predictions of a regression."""
-        features = self._model.features(rows.keys)
-        factors = self._factors.of(features.keys).reshape(len(features.keys), -1)
-        parameters = Parameters(self._weights.of(features.keys), factors)
-        entries = Entries(rows.indptr, features.places, rows.values)
+        keys, entries = self._model.inputs(rows)
+        factors = self._factors.of(keys).reshape(len(keys), -1)
+        parameters = Parameters(self._weights.of(keys), factors)
         scores, _ = self._model.scores(entries, parameters)
         return self._model.bounded(scores) if self.regression else scores

@@ -37,19 +37,19 @@ class Model:
     """Scores and gradients, by the job's parameters."""
 
     def __init__(self, params: FtrlParams) -> None:
-        self.features = FeatureMap(APP, params.hash_buckets, params.bias)
+        self.inputs = FeatureMap(APP, params.hash_buckets, params.bias)
 
     def scores(self, entries: Entries, weights: NDArray[np.float32]) -> NDArray[np.float64]:
         """Logits of the rows; `weights` are those of the batch's features."""
         found = logits(entries, weights)
-        return found + weights[0] if self.features.bias else found
+        return found + weights[0] if self.inputs.bias else found
 
     def gradient(
         self, entries: Entries, errors: NDArray[np.float64], count: int
     ) -> NDArray[np.float32]:
         """Gradient of the rows' summed log loss, for the batch's `count` features."""
         found = gradient(entries, errors, count)
-        if self.features.bias:
+        if self.inputs.bias:
             found[0] = errors.sum()
         return found
 
@@ -66,14 +66,13 @@ def train(job: Job) -> None:
     table = job.sparse(TABLE, optimizer=optimizer(params))
     model, labels = Model(params), Labels(APP)
     progress = Progress(job, "train_logloss")
-    for batch in job.data(evaluate=_Evaluation(table, model)):
+    for batch in job.data(_Evaluation(table, model), ahead=model.inputs):
         with batch:
             positive = labels.positive(batch.labels, where(batch))
-            features = model.features(batch.keys)
-            entries = Entries(batch.indptr, features.places, batch.values)
-            scores = model.scores(entries, table.pull(features.keys).wait())
-            found = model.gradient(entries, probabilities(scores) - positive, len(features.keys))
-            table.push(features.keys, found, distinct=True)
+            keys, entries = batch.ahead
+            scores = model.scores(entries, table.pull(keys).wait())
+            found = model.gradient(entries, probabilities(scores) - positive, len(keys))
+            table.push(keys, found, distinct=True)
             progress.add(log_loss(scores, positive), batch.rows)
 
 
@@ -87,9 +86,8 @@ class _Evaluation:
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[np.float64]]:
         positive = self._labels.positive(batch.labels, where(batch))
-        features = self._model.features(batch.keys)
-        entries = Entries(batch.indptr, features.places, batch.values)
-        scores = self._model.scores(entries, self._table.pull(features.keys).wait())
+        keys, entries = batch.ahead
+        scores = self._model.scores(entries, self._table.pull(keys).wait())
         return binary_sums(scores, positive)
 
 
@@ -104,6 +102,5 @@ class Scorer:
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         """Logits of rows."""
-        features = self._model.features(rows.keys)
-        entries = Entries(rows.indptr, features.places, rows.values)
-        return self._model.scores(entries, self._weights.of(features.keys))
+        keys, entries = self._model.inputs(rows)
+        return self._model.scores(entries, self._weights.of(keys))

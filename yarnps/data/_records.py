@@ -204,6 +204,8 @@ class RawBatch:
         The first few bad records that were met since the batch before.
     bad_total
         Bad records of this split so far.
+    ahead, ahead_error
+        What the program has made of the rows in the thread that reads, or what that raised.
     """
 
     index: int
@@ -212,3 +214,5 @@ class RawBatch:
     bytes_read: int
     bad: list[BadRecord] = field(default_factory=list)
     bad_total: int = 0
+    ahead: Any = None
+    ahead_error: Exception | None = None

@@ -107,6 +107,13 @@ class Batch:
         return lease.begins + (lease.ends - lease.begins) * share
 
     @property
+    def ahead(self) -> Any:
+        """What the `ahead` of `data` has made of the rows; raises what that has raised."""
+        if self._raw.ahead_error is not None:
+            raise self._raw.ahead_error
+        return self._raw.ahead
+
+    @property
     def rng(self) -> np.random.Generator:
         """Random numbers that follow from (seed, epoch, split, batch); from the start each time."""
         return np.random.default_rng((self._seed, self.epoch, self.split, self.index))

@@ -34,7 +34,7 @@ from yarnps.worker.batch import Batch
 from yarnps.worker.client import Client
 from yarnps.worker.leases import Held
 from yarnps.worker.link import Link, exit_without_agent
-from yarnps.worker.loop import DataLoop, Evaluate
+from yarnps.worker.loop import Ahead, DataLoop, Evaluate
 from yarnps.worker.preparing import Prepare, PreparedFiles
 from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
 
@@ -221,7 +221,11 @@ class Job:
     # ------------------------------------------------------------------ input
 
     def data(
-        self, evaluate: Evaluate | None = None, *, prepare: Prepare | None = None
+        self,
+        evaluate: Evaluate | None = None,
+        *,
+        prepare: Prepare | None = None,
+        ahead: Ahead | None = None,
     ) -> Iterator[Batch]:
         """All batches that this worker gets, of all epochs, until the input has ended.
 
@@ -236,6 +240,10 @@ class Job:
             For jobs with `train.prepare`: called for each split of the training input, before the
             first epoch, with an iterator of its batches. It returns bytes, which are kept in the
             job directory, once for each split whoever dies; `prepared` reads them all.
+        ahead : callable, optional
+            Called with the rows of each batch in the thread that reads ahead, while the program
+            works on an earlier batch. What it returns is the batch's `ahead`: work that needs the
+            rows only, and no table, is done there beside the program's own.
 
         Yields
         ------
@@ -258,7 +266,7 @@ class Job:
             self._client,
             self._settings,
             self._current,
-            read=self._reader(),
+            read=self._reader(ahead),
             say=self._link.send,
             keep=self._prepared.keep,
             audit=audit,
@@ -301,7 +309,7 @@ class Job:
             self._epoch = batch.epoch
             yield batch
 
-    def _reader(self) -> Any:
+    def _reader(self, ahead: Ahead | None) -> Any:
         # Here and not in the thread that reads.
         from yarnps.data import DataSettings, Split, import_readers, read_batches
 
@@ -309,13 +317,16 @@ class Job:
         import_readers(settings)
 
         def read(lease: Held) -> Iterator[Any]:
-            return read_batches(
+            batches = read_batches(
                 Split.from_pb(lease.split),
                 settings,
                 epoch=lease.epoch,
                 from_batch=lease.batches,
                 shuffle=lease.phase == "train",
             )
+            if ahead is None or lease.phase == "prepare":
+                return batches
+            return map(functools.partial(_looked_at, ahead), batches)
 
         return read
 
@@ -387,6 +398,15 @@ class Job:
                 )
             )
         )
+
+
+def _looked_at(ahead: Ahead, raw: Any) -> Any:
+    """A batch with what `ahead` makes of it; what that raises is the program's, not the input's."""
+    try:
+        raw.ahead = ahead(raw.rows)
+    except Exception as error:  # noqa: BLE001 (raised where the program asks for the result)
+        raw.ahead_error = error
+    return raw
 
 
 class _Rate:

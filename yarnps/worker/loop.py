@@ -27,6 +27,7 @@ from yarnps.worker.tables import CurrentBatch, SparseTable
 log = logging.getLogger(__name__)
 
 Evaluate = Callable[[Batch], Mapping[str, ArrayLike]]
+Ahead = Callable[[Any], Any]
 Read = Callable[[Held], Iterator[Any]]
 Say = Callable[[pb.FromRole], None]
 
