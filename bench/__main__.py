@@ -8,6 +8,8 @@ import sys
 # A process for each: none measures what another has left in memory.
 BENCHMARKS = (
     ("push and pull, beside pyzmq, the kernels alone and memcpy", ["bench.pushpull", "--peers"]),
+    ("FTRL from text, beside Vowpal Wabbit", ["bench.ftrl"]),
+    ("factorization machines, beside myFM", ["bench.fm"]),
     ("start on this machine", ["bench.startup", "--cluster", "local"]),
     (
         "start on a warm YARN, beside bare skein",

@@ -30,20 +30,24 @@ ROOT = Path(__file__).parents[1]
 SPEC = ROOT / "specs" / "fm.yaml"
 PEER = "myfm==0.4.0"
 LIMIT_S = 900.0
-# Run by the peer's interpreter: 200 samples of the model, as in its own examples.
+# Run by the peer's interpreter. Users and films get columns without gaps, and a group each: unused
+# columns and one group for all would spoil what it learns about their spread.
 PEER_PROGRAM = """
 import sys, json, numpy as np, scipy.sparse as sp, myfm
 train, test, dim, seeds = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-def load(path):
-    with np.load(path) as found:
-        rows, stars = found["pairs"], found["stars"]
-    places = (np.repeat(np.arange(len(rows)), 2), rows.ravel())
-    return sp.csr_matrix((np.ones(rows.size), places), shape=(len(rows), 12_000)), stars
-(x, y), (xt, yt) = load(train), load(test)
+(pairs, y), (test_pairs, yt) = ((f["pairs"], f["stars"]) for f in map(np.load, (train, test)))
+groups = [np.unique(np.concatenate([pairs, test_pairs])[:, side]) for side in (0, 1)]
+def matrix(pairs):
+    users, films = (np.searchsorted(known, pairs[:, i]) for i, known in enumerate(groups))
+    places = np.stack([users, len(groups[0]) + films], axis=1).ravel()
+    rows = np.repeat(np.arange(len(pairs)), 2)
+    shape = (len(pairs), sum(map(len, groups)))
+    return sp.csr_matrix((np.ones(len(places)), (rows, places)), shape=shape)
+x, xt, shapes = matrix(pairs), matrix(test_pairs), [len(known) for known in groups]
 errors = []
 for seed in seeds:
     model = myfm.MyFMRegressor(rank=dim, random_seed=seed)
-    model.fit(x, y, n_iter=200, n_kept_samples=180)
+    model.fit(x, y, n_iter=200, n_kept_samples=150, group_shapes=shapes)
     found = np.clip(model.predict(xt), 1, 5)
     errors.append(float(np.sqrt(np.mean((found - yt) ** 2))))
 print(json.dumps(errors))
