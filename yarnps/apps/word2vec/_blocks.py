@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps._kernels import jit
+from yarnps._errors import DataError
+from yarnps._kernels import inlined, jit
 from yarnps.apps.word2vec._vocabulary import Vocabulary
+from yarnps.protocol.shards import mix
 
 Ints = NDArray[np.int64]
 
@@ -68,7 +69,7 @@ class Blocks:
         block_words: int,
         pool_share: float,
     ) -> None:
-        self._numbers = {word: number for number, word in enumerate(vocabulary.words)}
+        self._lookup = Lookup(vocabulary.words)
         self._keep = kept_share(vocabulary.counts, sample)
         self._noise = np.cumsum(vocabulary.counts.astype(np.float64) ** exponent)
         self._block_words = block_words
@@ -88,14 +89,7 @@ class Blocks:
 
     def _thinned(self, lines: Sequence[str], rng: np.random.Generator) -> tuple[Ints, Ints]:
         """The words that stay, as numbers, and where the sentences end."""
-        find = self._numbers.get
-        found: list[int] = []
-        sizes = []
-        for line in lines:
-            words = line.split()
-            found.extend(map(find, words, repeat(-1)))
-            sizes.append(len(words))
-        numbers, ends = np.array(found, np.int64), np.cumsum(sizes, dtype=np.int64)
+        numbers, ends = self._lookup(lines)
         chances = rng.random(len(numbers), np.float32)
         new_ends = np.empty(len(ends) + len(numbers) // MAX_SENTENCE, np.int64)
         kept, sentences = _thin(numbers, ends, self._keep, chances, new_ends, MAX_SENTENCE)
@@ -115,6 +109,40 @@ class Blocks:
         return Block(ends, input_words, output_words, ins, outs, pool)
 
 
+class Lookup:
+    """Finds the numbers of words in text.
+
+    A word stands here for its 64-bit hash: in the table of the vocabulary no two may have the same
+    (nobody will ever see that), and that an unknown word has a known one's is as unlikely.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        text, ends = _joined(words)
+        size = 1 << max(4, (3 * len(words)).bit_length())
+        self._hashes, self._places = np.zeros(size, np.uint64), np.full(size, -1, np.int64)
+        clash = _fill(text, ends, self._hashes, self._places)
+        if clash >= 0:
+            raise DataError(
+                f"two words have the same 64-bit hash, one is {words[clash]!r}",
+                "Replace it in the text.",
+            )
+
+    def __call__(self, lines: Sequence[str]) -> tuple[Ints, Ints]:
+        """Numbers of all words (-1: unknown), and where among them each line ends."""
+        text, ends = _joined(lines)
+        numbers = np.empty(len(text) // 2 + len(lines), np.int64)
+        sentences = np.empty(len(lines), np.int64)
+        count = _look_up(text, ends, self._hashes, self._places, numbers, sentences)
+        return numbers[:count], sentences
+
+
+def _joined(lines: Sequence[str]) -> tuple[NDArray[np.uint8], Ints]:
+    """All lines in UTF-8, each with a line feed, and where each one ends."""
+    encoded = [line.encode() for line in lines]
+    ends = np.cumsum([len(line) + 1 for line in encoded], dtype=np.int64)
+    return np.frombuffer(b"\n".join([*encoded, b""]), np.uint8), ends
+
+
 def kept_share(counts: Ints, sample: float) -> NDArray[np.float32]:
     """How much of each word stays; the formula of the reference program."""
     if sample == 0:
@@ -122,6 +150,61 @@ def kept_share(counts: Ints, sample: float) -> NDArray[np.float32]:
     threshold = sample * float(counts.sum())
     share = (np.sqrt(counts / threshold) + 1) * threshold / counts
     return np.minimum(share, 1).astype(np.float32)
+
+
+# FNV-1a, mixed at the end because its low bits alone are poor.
+_BASIS, _PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)
+
+
+@inlined
+def _is_space(byte):  # type: ignore[no-untyped-def]
+    return byte == 32 or 9 <= byte <= 13
+
+
+@inlined
+def _slot(hashed, hashes, places):  # type: ignore[no-untyped-def]
+    """Where a hash is, or would be."""
+    last = np.uint64(hashes.shape[0] - 1)
+    slot = hashed & last
+    while places[slot] >= 0 and hashes[slot] != hashed:
+        slot = (slot + np.uint64(1)) & last
+    return slot
+
+
+@jit
+def _fill(text, ends, hashes, places):  # type: ignore[no-untyped-def]
+    """Enter one word a line; returns the number of one whose hash was there already, or -1."""
+    begin = 0
+    for number in range(ends.shape[0]):
+        hashed = _BASIS
+        for i in range(begin, ends[number] - 1):
+            hashed = (hashed ^ np.uint64(text[i])) * _PRIME
+        hashed = mix(hashed)
+        slot = _slot(hashed, hashes, places)
+        if places[slot] >= 0:
+            return number
+        hashes[slot], places[slot] = hashed, number
+        begin = ends[number]
+    return -1
+
+
+@jit
+def _look_up(text, ends, hashes, places, numbers, sentences):  # type: ignore[no-untyped-def]
+    """Numbers of the words between white space; a free place's number is -1."""
+    count = begin = 0
+    for line in range(ends.shape[0]):
+        hashed, inside = _BASIS, False
+        for i in range(begin, ends[line]):
+            byte = text[i]
+            if not _is_space(byte):
+                hashed, inside = (hashed ^ np.uint64(byte)) * _PRIME, True
+            elif inside:
+                numbers[count] = places[_slot(mix(hashed), hashes, places)]
+                count += 1
+                hashed, inside = _BASIS, False
+        sentences[line] = count
+        begin = ends[line]
+    return count
 
 
 @jit

@@ -57,11 +57,14 @@ class Vocabulary:
 
 
 def count_words(batches: Iterable[Batch]) -> bytes:
-    """The words of a split with their counts, as text: for `data(prepare=)`."""
-    counts: Counter[str] = Counter()
+    """The words of a split with their counts, as text: for `data(prepare=)`.
+
+    As in the reference program, words are what stands between ASCII white space.
+    """
+    counts: Counter[bytes] = Counter()
     for batch in batches:
-        counts.update(word for line in batch.items for word in line.split())
-    return "".join(f"{word}\t{count}\n" for word, count in counts.items()).encode()
+        counts.update("\n".join(batch.items).encode().split())
+    return b"".join(b"%b\t%d\n" % item for item in counts.items())
 
 
 def merged(parts: Iterable[bytes], *, min_count: int, max_words: int | None = None) -> Vocabulary:

@@ -1,0 +1,325 @@
+"""word2vec beside gensim on real English: speed in one run, or quality over seeds.
+
+``python -m bench.word2vec speed [--files N] [--repeats R] [--algorithm skipgram|cbow]``
+``python -m bench.word2vec quality [--seeds 1,2,3,4,5] [--epochs E] [--algorithm …] [--folder DIR]``
+
+The text is that of `specs/english_data.py`, made when it is not there: 14 M words in 8 files. Both
+sides have the same settings: dim 100, window 5, 5 negative samples, min count 5, sample 1e-3.
+
+**Speed**: gensim with 2 threads on `corpus_file`, and a whole local job with 2 workers and one
+server, in turn. Words per second count all words of the text: gensim's from the call of `train` to
+its return, ours from the first lease of a training split to the last one's end. Processor time is
+that of all threads in this time, of gensim's process or of all processes of our job.
+Prints lines ``name value unit``: medians, their spread (highest over lowest), the ratios last.
+
+**Quality**: for each seed a job's vectors and gensim's are judged by WordSim-353, SimLex-999
+(Spearman's rho) and the analogies among the most frequent 30,000 words (share of right answers).
+Vectors are kept in the folder: a run that was ended goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench import processes
+from bench.drill import Watched
+from bench.startup import cpu_seconds
+from specs.english_data import FOLDER, make
+
+LIMIT_S = 3600.0
+POLL_S = 0.05
+THREADS = 2
+RESTRICT = 30_000
+SAME: dict[str, Any] = {"window": 5, "negative": 5, "min_count": 5, "sample": 0.001}
+DIM = 100
+JOB = """
+name: word2vec
+services:
+  server: {{instances: 1, resources: {{memory: 2 GiB, vcores: 1}}}}
+  worker: {{instances: {workers}, resources: {{memory: 2 GiB, vcores: 1}}}}
+yarnps:
+  app: word2vec
+  params: {params}
+  data: {{train: [{train}], format: text, split_size: 1 MiB}}
+  train: {{epochs: {epochs}, batch_rows: {batch_rows}, seed: {seed}}}
+  model: {{path: {model}, overwrite: true}}
+"""
+# Run in a process of its own, so that its processor time is all its own.
+PEER_PROGRAM = """
+import json, resource, sys, time
+from gensim.models import Word2Vec
+text, out, settings = sys.argv[1:]
+settings = json.loads(settings)
+def cpu():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+whole = time.perf_counter()
+model = Word2Vec(**settings)
+model.build_vocab(corpus_file=text)
+begun, before = time.perf_counter(), cpu()
+model.train(corpus_file=text, total_words=model.corpus_total_words,
+            total_examples=model.corpus_count, epochs=model.epochs)
+found = {"seconds": time.perf_counter() - begun, "cpu": cpu() - before}
+model.wv.save_word2vec_format(out, binary=True)
+print(json.dumps({**found, "whole": time.perf_counter() - whole}))
+"""
+
+
+Sample = tuple[float, dict[str, float]]  # time, processor seconds so far by kind of process
+
+
+@dataclass(frozen=True)
+class Task:
+    """What both sides train."""
+
+    files: tuple[Path, ...]
+    algorithm: str
+    epochs: int
+    seed: int = 1
+
+    @property
+    def words(self) -> int:
+        """Of all epochs."""
+        return self.epochs * sum(len(path.read_bytes().split()) for path in self.files)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Seconds of the training, processor seconds in it, and seconds from the start to the end.
+
+    `parts`: processor seconds by kind of process.
+    """
+
+    seconds: float
+    cpu: float
+    whole: float
+    parts: dict[str, float] = field(default_factory=dict)
+
+
+def run_peer(task: Task, folder: Path, out: Path, threads: int = THREADS) -> Run:
+    """Gensim on the same text."""
+    text = folder / "text"
+    text.write_bytes(b"".join(path.read_bytes() for path in task.files))
+    settings = {
+        **SAME,
+        "vector_size": DIM,
+        "sg": int(task.algorithm == "skipgram"),
+        "workers": threads,
+        "epochs": task.epochs,
+        "seed": task.seed,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PEER_PROGRAM, str(text), str(out), json.dumps(settings)],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    return Run(**json.loads(done.stdout))
+
+
+# ---------------------------------------------------------------------- ours
+
+
+def run_ours(
+    task: Task, folder: Path, model: Path, workers: int = THREADS, batch_rows: int = 4096
+) -> Run:
+    """A whole local job."""
+    spec = folder / "word2vec.yaml"
+    params = {**SAME, "dim": DIM, "algorithm": task.algorithm}
+    spec.write_text(
+        JOB.format(
+            workers=workers,
+            params=json.dumps(params),
+            train=", ".join(str(path) for path in task.files),
+            epochs=task.epochs,
+            batch_rows=batch_rows,
+            seed=task.seed,
+            model=model,
+        )
+    )
+    begun = time.time()
+    command = [sys.executable, "-m", "yarnps.client.main", "submit", str(spec), "--detach"]
+    done = subprocess.run(
+        [*command, "--cluster", "local"], stdout=subprocess.PIPE, text=True, timeout=LIMIT_S
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"word2vec: submit ended with {done.returncode}")
+    watched = Watched(done.stdout.strip(), "local")
+    samples = _watch(watched)
+    status = watched.status
+    assert status is not None and status.outcome is not None and status.ended is not None
+    if status.outcome.state != "SUCCEEDED":
+        raise SystemExit(f"word2vec: the job {status.outcome.state}: {status.outcome.cause}")
+    first, last = _training(Path(status.job_dir.removeprefix("file://")))
+    kinds = samples[-1][1]
+    parts = {kind: _at(samples, kind, last) - _at(samples, kind, first) for kind in kinds}
+    return Run(last - first, sum(parts.values()), status.ended - begun, parts)
+
+
+def _watch(watched: Watched) -> list[Sample]:
+    """Until the job has ended: what all its processes have used so far."""
+    samples: list[Sample] = []
+    used: dict[int, float] = {}
+    kinds: dict[int, str] = {}
+    deadline, next_look = time.monotonic() + LIMIT_S, 0.0
+    while time.monotonic() < deadline:
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + 1.0
+            for found in processes.of_application(watched.application):
+                kinds[found.pid] = found.role if found.kind == "role" else found.kind
+            watched.look()
+            if watched.ended:
+                watched.view.close()
+                return samples
+        # A process that has ended keeps what it had used.
+        used = {pid: max(used.get(pid, 0.0), cpu_seconds(pid)) for pid in kinds}
+        sums = dict.fromkeys(kinds.values(), 0.0)
+        for pid, seconds in used.items():
+            sums[kinds[pid]] += seconds
+        samples.append((time.time(), sums))
+        time.sleep(POLL_S)
+    raise SystemExit(f"word2vec: {watched.application} does not end")
+
+
+def _at(samples: list[Sample], kind: str, when: float) -> float:
+    used = [sums.get(kind, 0.0) for _, sums in samples]
+    return float(np.interp(when, [at for at, _ in samples], used))
+
+
+def _training(job_folder: Path) -> tuple[float, float]:
+    """When the first training split was leased and the last one done, by the workers' logs."""
+    pattern = re.compile(r"^(\S+ \S+),(\d+) .*(leased|done): split \d+ of epoch \d+, train", re.M)
+    times: dict[str, list[float]] = {"leased": [], "done": []}
+    for log in job_folder.glob("containers/worker_*/worker-*.log"):
+        for stamp, millis, what in pattern.findall(log.read_text()):
+            at = time.mktime(time.strptime(stamp, "%Y-%m-%d %H:%M:%S")) + int(millis) / 1000
+            times[what].append(at)
+    return min(times["leased"]), max(times["done"])
+
+
+# ---------------------------------------------------------------------- speed
+
+
+def speed(options: argparse.Namespace, folder: Path) -> None:
+    """Both in turn; prints the figures."""
+    files = text_files()[: options.files]
+    task = Task(files, options.algorithm, options.epochs)
+    words = task.words
+    run_ours(Task(files[:1], options.algorithm, 1), folder, folder / "model")  # compiles kernels
+    peers, ours = [], []
+    for _ in range(options.repeats):
+        peers.append(run_peer(task, folder, folder / "peer.bin"))
+        ours.append(run_ours(task, folder, folder / "model", batch_rows=options.batch_rows))
+    for name, runs in (("gensim", peers), ("word2vec", ours)):
+        show(f"{name}_words", [words / run.seconds for run in runs], "words/s")
+        show(f"{name}_words_per_cpu", [words / run.cpu for run in runs], "words/CPU-s")
+        show(f"{name}_whole", [run.whole for run in runs], "s")
+    for kind in sorted(ours[0].parts):
+        show(f"word2vec_cpu_{kind}", [run.parts.get(kind, 0.0) for run in ours], "CPU-s")
+    pairs = list(zip(ours, peers, strict=True))
+    show("word2vec_over_gensim_per_cpu", [peer.cpu / run.cpu for run, peer in pairs], "ratio")
+    show("word2vec_over_gensim", [peer.seconds / run.seconds for run, peer in pairs], "ratio")
+    show("word2vec_over_gensim_whole", [peer.whole / run.whole for run, peer in pairs], "ratio")
+
+
+def show(name: str, values: list[float], unit: str) -> None:
+    spread = max(values) / max(min(values), 1e-12)
+    print(f"{name} {statistics.median(values):.4g} {unit} x{spread:.2f}", flush=True)
+
+
+# ---------------------------------------------------------------------- quality
+
+
+def quality(options: argparse.Namespace, folder: Path) -> None:
+    """Both for each seed; prints the metrics, then how far the means are apart."""
+    found: dict[str, list[dict[str, float]]] = {"gensim": [], "word2vec": []}
+    for seed in options.seeds:
+        task = Task(text_files()[: options.files], options.algorithm, options.epochs, seed)
+        name = f"{task.algorithm}-{task.epochs}-{len(task.files)}-{seed}"
+        peer, ours = folder / f"gensim-{name}.bin", folder / f"yarnps-{name}"
+        if not peer.exists():
+            run_peer(task, folder, peer)
+        if not (ours / "manifest.json").exists():
+            run_ours(task, folder, ours, batch_rows=options.batch_rows)
+        for side, path in (("gensim", peer), ("word2vec", ours)):
+            found[side].append(metrics_of(path))
+            print(side, "seed", seed, json.dumps(found[side][-1]), flush=True)
+    for name in found["gensim"][0]:
+        theirs, mine = ([run[name] for run in found[side]] for side in ("gensim", "word2vec"))
+        deviation = statistics.stdev(theirs) if len(theirs) > 1 else float("nan")
+        apart = (statistics.mean(mine) - statistics.mean(theirs)) / deviation
+        print(
+            f"{name}: word2vec {statistics.mean(mine):.4f} ({spread_of(mine)}), "
+            f"gensim {statistics.mean(theirs):.4f} ({spread_of(theirs)}): "
+            f"{apart:+.1f} standard deviations of gensim"
+        )
+
+
+def spread_of(values: list[float]) -> str:
+    return f"sd {statistics.stdev(values):.4f}" if len(values) > 1 else "one seed"
+
+
+def metrics_of(vectors: Path) -> dict[str, float]:
+    """The three test sets, which come with gensim."""
+    from gensim.test.utils import datapath
+
+    from yarnps.apps.word2vec import _evaluate
+    from yarnps.apps.word2vec.vectors import read
+
+    loaded = read(str(vectors))
+    frequent = _evaluate.Vectors(loaded.words[:RESTRICT], loaded.rows[:RESTRICT])
+    every = _evaluate.Vectors(loaded.words, loaded.rows)
+    found = {}
+    for name, metric, words in (
+        ("wordsim353.tsv", "wordsim353_spearman", every),
+        ("simlex999.txt", "simlex999_spearman", every),
+        ("questions-words.txt", "questions-words", frequent),
+    ):
+        path = Path(datapath(name))
+        value, weight = _evaluate.judged(path.stem, path.read_text().split("\n"), words)[metric]
+        found[metric] = value / weight
+    return found
+
+
+def text_files() -> tuple[Path, ...]:
+    """The files of English; made when they are not there."""
+    if not (FOLDER / "DONE").exists():
+        make(FOLDER)
+    return tuple(sorted(FOLDER.glob("part-*.txt")))
+
+
+def main() -> int:
+    """Measure one of them."""
+    parser = argparse.ArgumentParser(prog="python -m bench.word2vec", description=__doc__)
+    parser.add_argument("what", choices=("speed", "quality"))
+    parser.add_argument("--algorithm", choices=("skipgram", "cbow"), default="skipgram")
+    parser.add_argument("--files", type=int, default=8, help="of the 8")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--batch-rows", type=int, default=4096)
+    parser.add_argument("--seeds", type=lambda text: [int(n) for n in text.split(",")])
+    parser.add_argument("--folder", type=Path, help="keeps vectors")
+    options = parser.parse_args()
+    options.seeds = options.seeds or [1, 2, 3, 4, 5]
+    with tempfile.TemporaryDirectory(prefix="yarnps-word2vec-") as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        (speed if options.what == "speed" else quality)(options, folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
