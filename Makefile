@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 DATA   := .data
 
 .DEFAULT_GOAL := help
-.PHONY: help check hadoop demo test data bench drill lint format types protocol reference clean
+.PHONY: help check hadoop demo test data mxnet bench drill lint format types protocol reference clean
 
 help:           ## what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -32,6 +32,10 @@ demo: hadoop $(VENV)/ready data    ## train on real flights on a real YARN and H
 
 data: $(VENV)/ready         ## make the flights task in .data/ (again and again without harm)
 	@$(BIN)/python specs/flights_data.py $(DATA)/flights
+
+mxnet: $(VENV)/ready        ## MXNet and handwritten digits for the specs that need them, in .data/
+	@$(BIN)/python specs/mxnet_venv.py $(DATA)/mxnet
+	@$(BIN)/python specs/digits_data.py $(DATA)/digits.npz
 
 test: hadoop $(VENV)/ready data    ## all tests: units, local jobs, real YARN and HDFS, a real browser
 	$(BIN)/python -m pytest $(TESTS)

@@ -19,7 +19,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,10 @@ from yarnps.client import exits, interpreter, packer
 from yarnps.client.cache import ArchiveCache
 from yarnps.client.home import home
 from yarnps.client.output import Say, size
+from yarnps.pslite.contract import PROGRAM_SETUP
 
 ENV_FOLDER = "yarnps_env"
+PROGRAM_FOLDER = "yarnps_program"
 ARCHIVES = ("tar.gz", "tgz", "zip")
 ARCHIVE_FILE = "yarnps_env.tar.gz"
 ENV_REMEDY = (
@@ -85,6 +87,17 @@ if missing:
 sys.exit(%(code)d if missing else 0)' %(needed)s || exit %(code)d"""
 
 
+# The same for a program with a Python of its own, of which nothing is known.
+PROGRAM_CHECK = f"""\
+if ! command -v "$PYTHON" > /dev/null; then
+  echo "yarnps: no Python at $PYTHON on $(hostname): correct dmlc.environment" >&2
+  exit {exits.NO_ENVIRONMENT}
+fi
+PYTHON="$(command -v "$PYTHON")"
+export PYTHON PATH="$(dirname "$PYTHON"):$PATH"
+"""
+
+
 @dataclass(frozen=True)
 class Environment:
     """How containers get their Python.
@@ -114,7 +127,33 @@ class Environment:
         return (*self.setup, CHECK % values)
 
 
-def prepare(wanted: str | None, folder: Path, cache: ArchiveCache | None, say: Say) -> Environment:
+def prepare_program(wanted: str, folder: Path, cache: ArchiveCache | None, say: Say) -> Environment:
+    """Make `dmlc.environment` ready: any Python, beside the one of yarnps' own processes.
+
+    Its `files` hold the lines that set it up, too, as `PROGRAM_SETUP`.
+
+    Raises
+    ------
+    InputError
+        There is no such environment.
+    """
+    made = prepare(wanted, folder, cache, say, needed=None)
+    lines = tuple(line.replace(ENV_FOLDER, PROGRAM_FOLDER) for line in (*made.setup, PROGRAM_CHECK))
+    files = {name.replace(ENV_FOLDER, PROGRAM_FOLDER): value for name, value in made.files.items()}
+    if cache is not None:
+        address = cache.put_bytes("\n".join(lines).encode(), "sh", "program's set-up")
+        files[PROGRAM_SETUP] = {**archive_file(address), "type": "FILE"}
+    return replace(made, setup=lines, files=files)
+
+
+def prepare(
+    wanted: str | None,
+    folder: Path,
+    cache: ArchiveCache | None,
+    say: Say,
+    *,
+    needed: tuple[str, ...] | None = interpreter.NEEDED,
+) -> Environment:
     """Make `yarnps.environment` ready for containers.
 
     Parameters
@@ -125,6 +164,8 @@ def prepare(wanted: str | None, folder: Path, cache: ArchiveCache | None, say: S
         Where relative paths start.
     cache
         Where archives go; None: nothing is packed or uploaded, only checked.
+    needed
+        Packages that must be in it; None: any Python of any version will do.
 
     Raises
     ------
@@ -132,20 +173,19 @@ def prepare(wanted: str | None, folder: Path, cache: ArchiveCache | None, say: S
         There is no such environment, or it lacks what a job needs.
     """
     if wanted is None:
-        found = interpreter.ask(sys.executable)
-        interpreter.check(found)
+        _look_at(sys.executable, needed)
         return _at_path(sys.executable, "the interpreter that submits")
     scheme, _, rest = wanted.partition("://")
     if scheme == "python":
         path = str(Path(rest).expanduser())
         if os.access(path, os.X_OK):  # the nodes' interpreter may be here, too: then look at it
-            interpreter.check(interpreter.ask(path))
+            _look_at(path, needed)
         return _at_path(path, "an interpreter that the nodes have")
     if scheme == "venv":
         path = str((folder / Path(rest).expanduser()) / "bin" / "python")
-        return _packed(path, wanted, cache, say)
+        return _packed(path, wanted, cache, say, needed)
     if scheme == "conda":
-        return _packed(str(conda_prefix(rest) / "bin" / "python"), wanted, cache, say)
+        return _packed(str(conda_prefix(rest) / "bin" / "python"), wanted, cache, say, needed)
     if scheme == "docker":
         return _docker(rest)
     return _archive(wanted, folder, cache)
@@ -161,7 +201,21 @@ def describe(wanted: str | None) -> Environment:
     return _unpacked(wanted, f"<{wanted}, as an archive>")
 
 
-def local_python(wanted: str | None, folder: Path) -> str:
+def _look_at(python: str, needed: tuple[str, ...] | None) -> interpreter.Interpreter:
+    """An interpreter that works, and has what is needed."""
+    if needed is None:
+        return interpreter.ask(python, ())
+    found = interpreter.ask(python, needed)
+    interpreter.check(found)
+    return found
+
+
+def local_python(
+    wanted: str | None,
+    folder: Path,
+    *,
+    needed: tuple[str, ...] | None = interpreter.NEEDED,
+) -> str:
     """The interpreter for processes on this machine.
 
     Raises
@@ -180,10 +234,10 @@ def local_python(wanted: str | None, folder: Path) -> str:
         python = str(conda_prefix(rest) / "bin" / "python")
     else:
         raise InputError(
-            f"yarnps.environment cannot be used with --cluster local: {wanted}",
+            f"an environment that cannot be used with --cluster local: {wanted}",
             "Use python:///path, venv:///path or conda://name, or leave it out.",
         )
-    interpreter.check(interpreter.ask(python))
+    _look_at(python, needed)
     return python
 
 
@@ -199,13 +253,18 @@ def _at_path(path: str, description: str) -> Environment:
     return Environment(f"{path} ({description})", (f"PYTHON={shlex.quote(path)}",))
 
 
-def _packed(python: str, wanted: str, cache: ArchiveCache | None, say: Say) -> Environment:
+def _packed(
+    python: str,
+    wanted: str,
+    cache: ArchiveCache | None,
+    say: Say,
+    needed: tuple[str, ...] | None,
+) -> Environment:
     if not os.access(python, os.X_OK):
         raise InputError(
             f"there is no such environment: {wanted} (no {python})", "Correct yarnps.environment."
         )
-    found = interpreter.ask(python)
-    interpreter.check(found)
+    found = _look_at(python, needed)
     return _unpacked(f"{wanted}, packed", None if cache is None else _pack(found, cache, say))
 
 

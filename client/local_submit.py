@@ -44,6 +44,7 @@ def submit(
             "Leave them out, or use --cluster yarn or --cluster sandbox.",
         )
     spec = on_this_machine(spec)
+    spec = _with_program(spec)
     assert spec.block is not None
     python = environments.local_python(spec.block.environment, spec.folder)
     checks.model(spec)
@@ -63,6 +64,17 @@ def submit(
         started.end()
         raise
     return view
+
+
+def _with_program(spec: Job) -> Job:
+    """The job with the interpreter of its programs spelled out, where they have one."""
+    block = spec.block
+    assert block is not None
+    if block.dmlc.environment is None:
+        return spec
+    python = environments.local_python(block.dmlc.environment, spec.folder, needed=None)
+    dmlc = block.dmlc.model_copy(update={"environment": f"python://{python}"})
+    return replace(spec, block=block.model_copy(update={"dmlc": dmlc}))
 
 
 def on_this_machine(spec: Job) -> Job:

@@ -98,6 +98,9 @@ def submit(
         if soon is None:
             if spec.block is not None:
                 environments.prepare(spec.block.environment, spec.folder, None, say)
+                if spec.block.dmlc.environment is not None:
+                    wanted = spec.block.dmlc.environment
+                    environments.prepare_program(wanted, spec.folder, None, say)
             return None
         prepared = prepare(spec, say) if spec.block is not None else None
         driver, credentials = soon.get()
@@ -201,12 +204,16 @@ def prepare(spec: Job, say: Say) -> Prepared:
     environment = environments.prepare(spec.block.environment, spec.folder, cache, say)
     ours = environments.archive_file(cache.put_bytes(package.archive(), "zip", "yarnps"))
     files = {**environment.files, PACKAGE_FOLDER: ours}
+    role_files = dict(files)
+    if spec.block.dmlc.environment is not None:
+        wanted = spec.block.dmlc.environment
+        role_files |= environments.prepare_program(wanted, spec.folder, cache, say).files
     script = environment.script()
     job_dir = _full_address(spec.block.job_dir) if spec.block.job_dir else ""
     job_dir = job_dir or f"{base}/{JOB_DIRS}/{{app}}"
     return Prepared(
         RenderParts(
-            files=files,
+            files=role_files,
             master_files=files,
             setup=script,
             master_setup=(*script, _export("YARNPS_JOB_DIR", job_dir)),

@@ -1,17 +1,22 @@
-"""What tests of several folders share: one real browser."""
+"""What tests of several folders share: one real browser, and MXNet."""
 
 from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from browsing import LIMIT_S, Browser
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+
+ROOT = Path(__file__).parents[1]
 
 # A shell that runs tests in the background lets them ignore Ctrl-C, nohup a hang-up, and every
 # program that they start inherits that: signals to those programs would then test the shell.
@@ -59,3 +64,22 @@ def browser(chromium: Browser) -> Iterator[Browser]:
     chromium.screen(1280)
     yield chromium
     chromium.driver.get("about:blank")
+
+
+@pytest.fixture(scope="session")
+def mxnet() -> Path:
+    """The interpreter of an environment with MXNet; made once for all sessions."""
+    folder = ROOT / ".data" / "mxnet"
+    script = [sys.executable, str(ROOT / "specs" / "mxnet_venv.py"), str(folder)]
+    subprocess.run(script, check=True, timeout=280)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def digits() -> Path:
+    """Handwritten digits, as the specs read them."""
+    file = ROOT / ".data" / "digits.npz"
+    if not file.exists():
+        script = [sys.executable, str(ROOT / "specs" / "digits_data.py"), str(file)]
+        subprocess.run(script, check=True, timeout=100)
+    return file

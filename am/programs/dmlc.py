@@ -15,7 +15,7 @@ from yarnps.am.resources.members import Members
 from yarnps.am.resources.outcome import Failure
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
-from yarnps.pslite.contract import CLEARED, Contract
+from yarnps.pslite.contract import CLEARED, Contract, program_command
 from yarnps.pslite.scheduler import (
     Complete,
     Effect,
@@ -95,13 +95,23 @@ class Dmlc(Programs):
         )
         env = {name: str(role.vcores) for name in _THREADS} | contract.environment(role.env)
         script = role.script or config.worker.script
+        command = program_command(script, config.block.dmlc.environment)
         return pb.StartRole(
-            command=["bash", "-c", script], env=env, processes=1, restart=False, unset=CLEARED
+            command=command,
+            env=env,
+            processes=1,
+            restart=False,
+            unset=CLEARED,
+            hadoop=config.cluster == "yarn",
         )
 
     def open_ports(self) -> list[tuple[Seat, Address]]:
         """The ports that its processes have been told of."""
         return self.scheduler.homes()
+
+    def returned(self) -> list[Action]:
+        """The ApplicationMaster's process is back."""
+        return [action for effect in self.scheduler.resumed() for action in self._carry_out(effect)]
 
     # ------------------------------------------------------------ what the nodes say
 

@@ -33,11 +33,7 @@ def sentence(status: Status) -> str:
     if status.outcome is not None:
         return _ended(status)
     if status.state == "STARTING":
-        return (
-            "Starting: "
-            + ("; ".join(status.waits) or "the input and the servers are being got ready")
-            + "."
-        )
+        return "Starting: " + ("; ".join(status.waits) or "the processes are being got ready") + "."
     if status.state == "PREPARING":
         p = status.progress
         text = "Preparing: a pass over the training input before the first epoch"

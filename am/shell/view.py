@@ -110,8 +110,9 @@ def waits(machine: JobMachine, around: Surroundings, now: float) -> list[str]:
     if machine.outcome is not None:
         return []
     missing = machine.members.missing()
+    at_barriers = machine.programs.waits(now) if machine.programs is not None else []
     if not missing:
-        return [] if machine.programs is None else machine.programs.waits(now)
+        return at_barriers
     text = "waiting for " + ", ".join(missing[:5])
     if len(missing) > 5:
         text += f" and {len(missing) - 5} more"
@@ -121,7 +122,7 @@ def waits(machine: JobMachine, around: Surroundings, now: float) -> list[str]:
     out = [text]
     if around.waiting_reason and any("has been asked for" in m for m in missing):
         out.append(around.waiting_reason)
-    return out
+    return out + at_barriers
 
 
 def processes(machine: JobMachine, telemetry: Telemetry, now: float) -> tuple[Process, ...]:

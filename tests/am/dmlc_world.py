@@ -74,6 +74,10 @@ class Node:
 
     def _worker(self) -> Iterator[None]:
         yield from self._join()
+        if not self.recovered:
+            self.world.later(self.world.uniform(0.0, 2.0), self.act)
+            yield
+            yield from self._wait_at(WORKER_GROUP)  # its first key
         self.world.later(self.world.work_s(), self.act)
         yield
         yield from self._wait_at(WORKER_GROUP)

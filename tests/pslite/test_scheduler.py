@@ -118,9 +118,26 @@ def test_one_that_died_is_waited_for() -> None:
     assert world.released() == []
 
 
+def test_one_that_dies_before_the_workers_first_barrier_is_not_told_that_it_is_back() -> None:
+    world = World(2, 1)
+    world.start()
+    world.wait_at(WORKER_GROUP, W0)  # MXNet's init of a key, which a recovery would leave out
+    world.scheduler.ended(W1, well=False, now=1.0)
+    assert world.join(W1)[0] == Joined(W1, world.addresses[W1], again=True)
+    (told,) = world.inbox[W1]
+    assert not any(n.is_recovery for n in told.control.node)
+    world.released()
+    world.wait_at(EVERYONE, W1)
+    assert world.released() == [W1]
+    world.wait_at(WORKER_GROUP, W1)
+    assert world.released() == [W0, W1]
+
+
 def test_a_worker_comes_back_twice() -> None:
     world = World(2, 1)
     world.start()
+    world.wait_at(WORKER_GROUP, W0, W1)
+    world.released()
     for _ in range(2):
         world.scheduler.ended(W1, well=False, now=1.0)
         effects = world.join(W1)
@@ -250,9 +267,22 @@ def test_a_flood_of_garbage_is_told_a_few_times() -> None:
     assert world.refusals()[-1].endswith("(more of this is not told)")
 
 
+def test_after_a_restart_of_the_scheduler_only_the_list_is_sent_again() -> None:
+    world = World(2, 0)
+    assert world.scheduler.resumed() == []
+    world.join_all()
+    world.wait_at(EVERYONE, W1)
+    world.take(world.scheduler.resumed())
+    (told,) = world.inbox[W0]
+    assert told.control.cmd == Command.ADD_NODE
+    assert len(told.control.node) == 3
+    assert not world.inbox[W1]
+
+
 def test_snapshots() -> None:
     world = World(2, 1)
     world.start()
+    world.wait_at(WORKER_GROUP, W0, W1)
     world.scheduler.ended(W1, well=False, now=1.0)
     world.join(W1)
     world.wait_at(EVERYONE, S0, now=2.0)

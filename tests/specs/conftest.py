@@ -57,6 +57,7 @@ def movielens() -> Path:
 def specs(tmp_path_factory: pytest.TempPathFactory, flights: Path) -> Path:
     """A copy of `specs/` whose `flights` hold a few rows of each file."""
     folder = tmp_path_factory.mktemp("specs")
+    (folder.parent / ".data").symlink_to(ROOT / ".data")
     for path in SPECS.iterdir():
         if path.is_file():
             shutil.copy(path, folder)

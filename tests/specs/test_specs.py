@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from yarnps.data import DataSettings, Rows, read_file
 
 RUN_HERE = {"flights.yaml", "own_program.yaml", "csv.yaml", "warm_start.yaml", "fm.yaml"}
 RUN_HERE |= {"xgboost.yaml"}
+MXNET = {"mxnet-sync.yaml", "mxnet-async.yaml"}
+RUN_HERE |= MXNET
 RUN_ELSEWHERE = {"word2vec.yaml"}  # in a module of their own
 
 
@@ -118,3 +121,29 @@ def test_xgboost(flights: Path) -> None:
     # What the tracker was told to print is in the ApplicationMaster's output.
     printed = (folder / "am" / "stderr").read_text()
     assert "[15]\ttest-auc:0.7" in printed
+
+
+def last_accuracy(output: str) -> float:
+    return float(output.split()[-1])
+
+
+@pytest.fixture(scope="module")
+def on_one_machine(mxnet: Path, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """The accuracy of the same network without servers and workers."""
+    command = [str(mxnet), str(SPECS / "mxnet_digits.py"), "--data", str(digits)]
+    folder = tmp_path_factory.mktemp("digits")
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=100, check=True
+    )
+    return last_accuracy(done.stdout)
+
+
+@pytest.mark.parametrize("name", sorted(MXNET))
+def test_mxnet(name: str, specs: Path, on_one_machine: float) -> None:
+    done = submit(specs / name)
+    assert done.outcome["state"] == "SUCCEEDED"
+    folder = Path(str(done.outcome["job_dir"]).removeprefix("file://"))
+    log = (folder / "containers" / "worker_0" / "worker-0-0.log").read_text()
+    assert log.splitlines()[-1].startswith("epoch 10 accuracy")
+    assert on_one_machine > 0.93
+    assert last_accuracy(log) > on_one_machine - 0.03

@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -247,6 +248,7 @@ class Agent:
         who = incarnation(s.application, s.container, process, start)
         env = {
             **without(s.env, self._plan.unset),
+            **(_hadoop(s.env) if self._plan.hadoop else {}),
             **self._plan.env,
             "YARNPS_PROCESS": str(process),
             "YARNPS_INCARNATION": str(who.id),
@@ -373,3 +375,10 @@ class Agent:
             self._exit = code
         for role in self._roles.values():
             role.end(grace_s)
+
+
+def _hadoop(env: Mapping[str, str]) -> dict[str, str]:
+    """What few roles need is imported for them only."""
+    from yarnps.agent._hadoop import hadoop_environment
+
+    return hadoop_environment(env)

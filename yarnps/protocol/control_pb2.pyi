@@ -145,7 +145,7 @@ class HeartbeatPeriod(_message.Message):
     def __init__(self, seconds: _Optional[float] = ...) -> None: ...
 
 class StartRole(_message.Message):
-    __slots__ = ("command", "env", "processes", "restart", "unset")
+    __slots__ = ("command", "env", "processes", "restart", "unset", "hadoop")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -158,12 +158,14 @@ class StartRole(_message.Message):
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     RESTART_FIELD_NUMBER: _ClassVar[int]
     UNSET_FIELD_NUMBER: _ClassVar[int]
+    HADOOP_FIELD_NUMBER: _ClassVar[int]
     command: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.ScalarMap[str, str]
     processes: int
     restart: bool
     unset: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., processes: _Optional[int] = ..., restart: bool = ..., unset: _Optional[_Iterable[str]] = ...) -> None: ...
+    hadoop: bool
+    def __init__(self, command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., processes: _Optional[int] = ..., restart: bool = ..., unset: _Optional[_Iterable[str]] = ..., hadoop: bool = ...) -> None: ...
 
 class StopRole(_message.Message):
     __slots__ = ("reason", "grace_s")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
+from shlex import quote
 from typing import Final
 
 from yarnps.pslite.wire import Address, Seat
@@ -11,6 +13,9 @@ from yarnps.pslite.wire import Address, Seat
 # Cleared before the contract is set, unless the job says otherwise: variables of an outer job, or
 # of a machine, would be believed. PORT is the port that a node binds.
 CLEARED: Final = ("DMLC_*", "PS_*", "PORT")
+
+# A file of the container that is sourced before the program: it finds the program's own Python.
+PROGRAM_SETUP: Final = "yarnps_program.sh"
 
 # What only the scheduler may say.
 OURS: Final = (
@@ -81,6 +86,25 @@ class Contract:
             own |= {"DMLC_INTERFACE": self.interface} if self.interface else {}
             own |= {"DMLC_NODE_HOST": self.host} if self.host and not self.interface else {}
         return {**own, **{k: v for k, v in given.items() if k not in OURS}, **env}
+
+
+def program_command(script: str, environment: str | None) -> list[str]:
+    """What is run for a program.
+
+    Parameters
+    ----------
+    script
+        Lines of bash.
+    environment
+        `dmlc.environment` of the job: the program's own Python, as PYTHON and first on PATH.
+    """
+    scheme, _, path = (environment or "").partition("://")
+    if scheme == "python":
+        python = PurePosixPath(path)
+        setup = f'export PYTHON={quote(path)} PATH={quote(str(python.parent))}:"$PATH"\n'
+    else:
+        setup = f". ./{PROGRAM_SETUP}\n" if environment else ""
+    return ["bash", "-c", setup + script]
 
 
 def cleared(name: str) -> bool:

@@ -73,10 +73,12 @@ class _Node:
     here: Address | None = None  # where it finds the scheduler; None: no process has been started
     host: str = ""  # that it has to have; empty: any
     address: Address | None = None  # where it listens, once it has registered
-    recovered: bool = False
+    again: bool = False  # in the place of one that died when all had met
+    recovered: bool = False  # it is told so: its program is past what it does at its start
     alone: bool = False  # its next barrier of everyone is its own
     ended_well: bool = False
     everyone: int = 0  # barriers of everyone that it has passed
+    workers: int = 0  # barriers of the workers that it has passed
     seen: list[int] = field(default_factory=list)
     refusals: int = 0
 
@@ -123,9 +125,12 @@ class Scheduler:
         """
         old = self._nodes[seat]
         self._leave_barriers(seat)
-        # Before its first barrier of everyone it is as good as new, after that it is a recovery.
-        recovered = self.complete and (old.everyone > 0 or old.recovered)
-        self._nodes[seat] = _Node(here, host, recovered=recovered, alone=recovered)
+        # Before its first barrier of everyone it is as good as new. MXNet's workers wait for one
+        # another once more, when they make their first key, and one that is told that it is a
+        # recovery leaves that out: so it is one only when it has been there before.
+        again = self.complete and (old.everyone > 0 or old.again)
+        recovered = again and (old.workers > 0 or old.recovered)
+        self._nodes[seat] = _Node(here, host, again=again, recovered=recovered, alone=again)
 
     def ended(self, seat: Seat, *, well: bool, now: float) -> list[Effect]:
         """The process of `seat` has ended; `well`: with success, so that it is not to come back."""
@@ -136,6 +141,21 @@ class Scheduler:
         node.here = node.address = None
         self._leave_barriers(seat)
         return []
+
+    def resumed(self) -> list[Effect]:
+        """The scheduler's process is back: what it sent last may not have arrived.
+
+        Who has not said anything since it registered may still wait for the list. Twice the same
+        does no harm. The end of a barrier is not told again: that would let a node through the
+        next one.
+        """
+        if not self.complete:
+            return []
+        return [
+            self._send_list(seat, self._nodes)
+            for seat, node in self._nodes.items()
+            if node.address is not None and not node.ended_well and not node.seen
+        ]
 
     # ------------------------------------------------------------ what the nodes say
 
@@ -175,7 +195,7 @@ class Scheduler:
             # A second customer of the process (MXNet: another KVStore) needs no answer.
             return [] if said.customer_id else self._refuse(seat, f"{address} has registered again")
         node.address = address
-        out: list[Effect] = [Joined(seat, address, node.recovered)]
+        out: list[Effect] = [Joined(seat, address, node.again)]
         if self.complete:
             return out + self._introduce(seat)
         if all(other.address is not None for other in self._nodes.values()):
@@ -246,6 +266,7 @@ class Scheduler:
             out += [self._release(seat, group) for seat in waiting]
             for seat in waiting:
                 self._nodes[seat].everyone += group == wire.EVERYONE
+                self._nodes[seat].workers += group == wire.WORKER_GROUP
             out.append(Passed(group, self._passed[group], min(waiting.values())))
         return out
 

@@ -80,6 +80,12 @@ def _environment(value: str) -> str:
     )
 
 
+def _program_environment(value: str) -> str:
+    if value.startswith("docker://"):
+        raise fault("an image is for whole containers: give it as yarnps.environment")
+    return _environment(value)
+
+
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Text = Annotated[str, Field(min_length=1)]
 
@@ -287,6 +293,12 @@ class Dmlc(Section):
         description="After a death. `gang`: all programs start again, from their own checkpoint. "
         "`worker`: a worker starts again alone, but for worker 0; only for programs that train "
         "asynchronously, so with `sync.mode: asp`. `never`: the job ends.",
+    )
+    environment: Annotated[str, AfterValidator(_program_environment)] | None = Field(
+        default=None,
+        description="Python of the programs, of any version: `python:///path`, `venv:///path`, "
+        "`conda://name`, or an archive. Not given: `yarnps.environment`, which yarnps' own "
+        "processes have in any case.",
     )
     barrier_limit: PositiveDuration = Field(
         default=3600.0,

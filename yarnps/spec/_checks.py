@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from yarnps._errors import Problem
+from yarnps.pslite.contract import PROGRAM_SETUP
 
 from . import _runtimes as runtimes
 from ._params import APPS
@@ -26,7 +27,14 @@ AM_MIN_BYTES: Final = 400 * MIB  # skein's Java AM is 215 MB, ours with its supe
 RETRY_SUFFIX: Final = "-retry"
 PACKAGE_FOLDER: Final = "yarnps_pkg"
 JOB_FILE: Final = "yarnps-job.json"
-_RESERVED: Final = (PACKAGE_FOLDER, JOB_FILE, ".skein.crt", ".skein.pem", ".skein.sh")
+_RESERVED: Final = (
+    PACKAGE_FOLDER,
+    JOB_FILE,
+    PROGRAM_SETUP,
+    ".skein.crt",
+    ".skein.pem",
+    ".skein.sh",
+)
 APP_METRICS: Final = {
     "ftrl": ("test_auc", "test_logloss"),
     "fm": ("test_auc", "test_logloss", "test_rmse", "test_mae"),

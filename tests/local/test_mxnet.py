@@ -1,0 +1,146 @@
+"""Unmodified MXNet programs: the values they compute, and their deaths."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_run import LocalRun
+
+from bench import processes
+from bench.mxnet_own import run_with_own_scheduler
+from yarnps.status import Event
+
+HERE = Path(__file__).parent
+DIGITS = HERE.parents[1] / "specs" / "mxnet_digits.py"
+LIMIT_S = 150.0
+
+# Pushes for as long as the brake is on.
+ASYNC = """
+import os, sys, time
+import mxnet as mx
+
+brake = sys.argv[1]
+kv = mx.kv.create("dist_async")
+kv.set_optimizer(mx.optimizer.Test(rescale_grad=1.0))
+kv.init("sum", mx.nd.zeros((4,)))
+out = mx.nd.zeros((4,))
+while os.path.exists(brake):
+    kv.push("sum", mx.nd.ones((4,)))
+    kv.pull("sum", out=out)
+    out.wait_to_read()
+    time.sleep(0.02)
+assert out.asnumpy()[0] > 0
+"""
+
+
+def job(
+    folder: Path,
+    python: Path,
+    program: str,
+    arguments: str,
+    *,
+    servers: int,
+    workers: int,
+    **more: Any,
+) -> LocalRun:
+    """A job of an MXNet program on the local cluster."""
+    services = {
+        "worker": {"script": f"{python} train.py {arguments}"},
+        "server": {"files": {"train.py": "train.py"}},
+    }
+    block = {"runtime": "dmlc", **more}
+    return LocalRun(
+        folder, block, program=program, servers=servers, workers=workers, services=services
+    )
+
+
+def values(folder: Path, mode: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(f"{mode}-*.json"))]
+
+
+@pytest.mark.parametrize(("mode", "servers", "workers"), [("sync", 2, 3), ("async", 1, 2)])
+def test_values_are_those_of_mxnets_own_scheduler(
+    mode: str, servers: int, workers: int, tmp_path: Path, mxnet: Path
+) -> None:
+    program = (HERE / "mxnet_values.py").read_text()
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    theirs.mkdir()
+    arguments = f"{mode} {ours}"
+    made = job(tmp_path / "job", mxnet, program, arguments, servers=servers, workers=workers)
+    with made as run:
+        assert run.outcome(LIMIT_S).state == "SUCCEEDED"
+    command = [str(mxnet), str(HERE / "mxnet_values.py"), mode, str(theirs)]
+    run_with_own_scheduler(command, workers=workers, servers=servers, limit_s=LIMIT_S)
+    assert len(values(ours, mode)) == workers
+    assert values(ours, mode) == values(theirs, mode)
+    if mode == "sync":
+        # 1 + 2 + 3 = 6 from three workers, times the step; 1 - 0.5 * 6.
+        assert values(ours, mode)[0]["sums"][1] == [[12.0] * 3] * 2
+        assert values(ours, mode)[0]["weights"] == [-2.0] * 4
+    else:
+        # Of 0.3 five times, 1.5 in all, two bits let three halves through; two workers.
+        assert values(ours, mode)[0]["sum"][0] == 3.0
+
+
+def wait_joined(run: LocalRun, rank: int, after: int) -> Event:
+    return run.event("joined", role="worker", rank=rank, after=after, limit=LIMIT_S)
+
+
+def test_an_asynchronous_worker_is_killed_twice_and_the_am_once(
+    tmp_path: Path, mxnet: Path
+) -> None:
+    brake = tmp_path / "brake"
+    brake.touch()
+    made = job(
+        tmp_path / "job",
+        mxnet,
+        ASYNC,
+        str(brake),
+        servers=1,
+        workers=2,
+        sync={"mode": "asp"},
+        dmlc={"restart": "worker"},
+    )
+    with made as run:
+        run.event("barrier", "start", limit=LIMIT_S)
+        for _ in range(2):
+            since, before = time.time(), run.kill("role", "worker", 1)
+            back = wait_joined(run, 1, before)
+            assert "again" in back.text
+            print(f"\nworker 1 killed: back after {back.time - since:.2f} s", end="")
+        before = run.kill("am")
+        run.event("am_restart", after=before)
+        brake.unlink()
+        assert run.outcome(LIMIT_S).state == "SUCCEEDED"
+        assert len(run.events("death")) == 2
+        assert not [e for e in run.events("note") if "all start again" in e.text]
+
+
+def test_a_server_is_killed_and_all_go_on_from_their_checkpoint(
+    tmp_path: Path, mxnet: Path, digits: Path
+) -> None:
+    log = tmp_path / "job"
+    arguments = f"--kv dist_sync --data {digits} --epochs 40"
+    made = job(log, mxnet, DIGITS.read_text(), arguments, servers=2, workers=2)
+    with made as run:
+        run.event("barrier", "start", limit=LIMIT_S)
+        worker = run.job_folder / "containers" / "worker_0"
+        run.wait(lambda: (worker / "digits.epoch").exists(), "a checkpoint", LIMIT_S)
+        found = processes.find(run.application, "role", "server", 1)
+        assert found is not None
+        os.kill(found.pid, signal.SIGKILL)
+        run.event("note", "all start again (restart 1): server 1 died", limit=LIMIT_S)
+        saved = int((worker / "digits.epoch").read_text())
+        assert run.outcome(LIMIT_S).state == "SUCCEEDED"
+        first, second = ((worker / f"worker-0-{n}.log").read_text() for n in (0, 1))
+        assert first.startswith("epoch 1 ")
+        begun = int(second.split()[1])
+        assert saved <= begun - 1 <= saved + 1, "it did not go on from where it was"
+        assert "epoch 40 accuracy" in second
