@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf.message import Message
@@ -27,12 +27,17 @@ class Started:
 
 @dataclass(frozen=True)
 class Listed:
-    """The input has been listed; `resume`: the cuts of earlier attempts, if there were any."""
+    """The input has been listed.
+
+    `resume`: the cuts of earlier attempts, if there were any. `racks`: node to rack, where there is
+    more than one.
+    """
 
     train: tuple[pb.SplitInfo, ...]
     test: tuple[pb.SplitInfo, ...]
     notes: tuple[str, ...] = ()
     resume: dict[str, Any] | None = None
+    racks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

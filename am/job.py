@@ -145,6 +145,7 @@ class JobMachine:
         text = f"input: {len(train)} splits of {files} files to train on, {len(test)} to test on"
         out: list[Action] = [Log("input", text)]
         out += [Log("input", note) for note in event.notes]
+        self.training.course.racks = dict(event.racks)
         return out + self.training.listed(train, test, event.resume, now)
 
     def _on_broken(self, event: i.Broken, now: float) -> list[Action]:

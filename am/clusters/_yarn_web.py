@@ -19,10 +19,11 @@ def base_of(page: str) -> str:
     return page.partition("/proxy/")[0].rstrip("/")
 
 
-def nodes(base: str) -> list[str]:
-    """Names of the running nodes; empty when not to be had."""
+def nodes(base: str) -> dict[str, str]:
+    """The running nodes with their racks; empty when not to be had."""
     found = _get(f"{base}/ws/v1/cluster/nodes?states=RUNNING")
-    return sorted(str(n["nodeHostName"]) for n in _at(found, "nodes", "node") or [])
+    rows = _at(found, "nodes", "node") or []
+    return {str(n["nodeHostName"]): str(n.get("rack", "")) for n in rows}
 
 
 def queue_state(base: str, queue: str) -> str:

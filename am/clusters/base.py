@@ -89,8 +89,8 @@ class Cluster(Protocol):
         For a container that ended before its agent could say why (no interpreter, say).
         """
 
-    async def nodes(self) -> list[str]:
-        """Names of the nodes that can run containers; empty where the cluster does not tell."""
+    async def nodes(self) -> dict[str, str]:
+        """The nodes that can run containers, and the rack of each; empty where it is not told."""
 
     async def waiting_reason(self) -> str:
         """Why requests may be waiting: queue and cluster, used and free. Empty: not known."""

@@ -314,8 +314,8 @@ class LocalCluster:
 
     # ------------------------------------------------------------------ the rest
 
-    async def nodes(self) -> list[str]:
-        return list(self._nodes)
+    async def nodes(self) -> dict[str, str]:
+        return dict.fromkeys(self._nodes, "/local")
 
     async def waiting_reason(self) -> str:
         return ""

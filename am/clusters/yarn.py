@@ -171,7 +171,7 @@ class YarnCluster:
 
     # ------------------------------------------------------------------ the cluster
 
-    async def nodes(self) -> list[str]:
+    async def nodes(self) -> dict[str, str]:
         return await self._do("list nodes", lambda: web.nodes(self._web))
 
     async def waiting_reason(self) -> str:

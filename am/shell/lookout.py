@@ -37,13 +37,18 @@ class Lookout:
         self._members = members
         self._known: dict[str, ContainerInfo] = {}
 
-    async def nodes(self) -> int:
-        """How many nodes there are; 0 where the cluster does not tell."""
+    async def nodes(self) -> dict[str, str]:
+        """The nodes and their racks; empty where the cluster does not tell."""
         try:
-            return len(await self._cluster.nodes())
+            return await self._cluster.nodes()
         except YarnpsError as error:
             logger.warning("the cluster does not tell its nodes: %s", error.what)
-            return 0
+            return {}
+
+    async def racks(self) -> dict[str, str]:
+        """Node to rack, where there is more than one."""
+        nodes = await self.nodes()
+        return nodes if len(set(nodes.values())) > 1 else {}
 
     async def look(self) -> None:
         """Look at the containers; what has changed is an event."""

@@ -176,7 +176,7 @@ class Shell:
             await asyncio.wait_for(self._pushed.wait(), limit_s)
 
     async def _start(self) -> None:
-        self.feed(i.Started(nodes=await self._lookout.nodes()))
+        self.feed(i.Started(nodes=len(await self._lookout.nodes())))
 
     async def _return(self) -> None:
         self.feed(i.Reconciled(await self._lookout.look_again()))
@@ -194,7 +194,10 @@ class Shell:
         if runtime == "native":
             resume = self.config.attempt > 1
             work = functools.partial(chores.list_all, self.config, self.job_dir, resume=resume)
-            self.feed(await asyncio.to_thread(work))
+            listed = await asyncio.to_thread(work)
+            if isinstance(listed, i.Listed):
+                listed = dataclasses.replace(listed, racks=await self._lookout.racks())
+            self.feed(listed)
         elif runtime == "xgboost" and self.config.block.data.train:
             event = await asyncio.to_thread(chores.share_input, self.config, self.job_dir)
             if isinstance(event, i.Broken):

@@ -53,6 +53,7 @@ class Course:
         self.model_written = False
         self._crew = crew
         self._routes = routes
+        self.racks: dict[str, str] = {}  # node to rack; to be set before the input is listed
         self._train: Sequence[SplitLike] = ()
         self._test: Sequence[SplitLike] = ()
         self._tries: dict[str, int] = {}
@@ -114,6 +115,7 @@ class Course:
             shuffle=block.data.shuffle.splits,
             prepare=block.prepares,
             attempt=self.config.attempt,
+            racks=self.racks,
         )
         every, keep = block.checkpoint.every, block.checkpoint.keep
         cuts = Cuts(every, keep, self.ledger.snapshot(), start=now)
@@ -347,6 +349,7 @@ class Course:
         return {
             "train": [encode(split) for split in self._train],
             "test": [encode(split) for split in self._test],
+            "racks": self.racks,
             "ledger": self.ledger.snapshot() if self.ledger else None,
             "saver": self.saver.snapshot() if self.saver else None,
             "history": self.history.snapshot(),
@@ -361,6 +364,7 @@ class Course:
     def restore(self, data: dict[str, Any]) -> None:
         """Put back what `snapshot` gave."""
         self._started = data["started"]
+        self.racks = data["racks"]
         self.elapsed_before = data["elapsed_before"]
         if data["ledger"] is not None:
             train, test = ([decode(x) for x in data[name]] for name in ("train", "test"))

@@ -35,6 +35,8 @@ class LedgerState:
         Of the ApplicationMaster, from 1.
     prepare
         There is a pass over the training input before its first epoch.
+    racks
+        Node to rack, where there is more than one.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class LedgerState:
         max_failures: int = 3,
         attempt: int = 1,
         prepare: bool = False,
+        racks: Mapping[str, str] | None = None,
     ) -> None:
         self.epochs = epochs
+        self._racks = {node.lower(): rack for node, rack in (racks or {}).items()}
         self._seed = seed
         self._shuffle = shuffle
         self._max_failures = max_failures
@@ -82,7 +86,7 @@ class LedgerState:
         self._sums = Sums()
         order = self._order()
         self._before = _sums_before(order, data.weights) if data else []
-        self._pool = Pool(order, data.hosts if data else ())
+        self._pool = Pool(order, data.hosts if data else (), self._racks)
 
     def _order(self) -> list[int]:
         order = list(range(len(self._state)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -12,7 +12,10 @@ PASS_OVER = 64
 
 
 class Pool:
-    """Free splits in the order of their positions, findable by node.
+    """Free splits in the order of their positions, findable by node and by rack.
+
+    `racks`: node to rack, of the nodes that containers can be on; empty where there is one rack,
+    or nobody tells.
 
     Splits start at their place in the phase's order; one that comes back goes to the front, since
     others may wait for it. Heaps of positions with stale entries left in make taking cost
@@ -20,14 +23,21 @@ class Pool:
     on the positions alone and is the same after a restart.
     """
 
-    def __init__(self, order: Sequence[int], hosts: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self,
+        order: Sequence[int],
+        hosts: Sequence[Sequence[str]],
+        racks: Mapping[str, str] | None = None,
+    ) -> None:
         self._order = order
         self._hosts = hosts
+        self._racks = racks or {}
         self._position: dict[int, int] = {}  # of the free splits
         self._front: dict[int, int] = {}  # negative position -> split
         self._next_front = -1
         self._all: list[int] = []
-        self._local: dict[str, list[int]] = {}
+        self._on_node: dict[str, list[int]] = {}
+        self._on_rack: dict[str, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self._position)
@@ -40,8 +50,13 @@ class Pool:
 
     def _enter(self, position: int, split: int, *, append: bool = False) -> None:
         self._position[split] = position
-        heaps = [self._all, *(self._local.setdefault(h, []) for h in self._hosts[split])]
-        for heap in heaps:
+        hosts = self._hosts[split]
+        racks = dict.fromkeys(self._racks[h] for h in hosts if h in self._racks)
+        for heap in (
+            self._all,
+            *(self._on_node.setdefault(host, []) for host in hosts),
+            *(self._on_rack.setdefault(rack, []) for rack in racks),
+        ):
             if append:  # ascending positions: a sorted list is a heap
                 heap.append(position)
             else:
@@ -55,11 +70,12 @@ class Pool:
         self._enter(position, split)
 
     def take(self, node: str, avoid: Callable[[int], bool]) -> int | None:
-        """The next split for a worker on `node`: a local one first.
+        """The next split for a worker on `node`: local before rack before any.
 
         Those that `avoid` names are left for others. None: nothing (else) is free.
         """
-        for heap in (self._local.get(node), self._all):
+        near = self._on_node.get(node), self._on_rack.get(self._racks.get(node, ""))
+        for heap in (*near, self._all):
             if heap and (split := self._take_from(heap, avoid)) is not None:
                 self._front.pop(self._position.pop(split), None)
                 return split

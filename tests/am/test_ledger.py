@@ -89,6 +89,30 @@ def test_local_splits_come_first_whatever_the_case_of_the_name() -> None:
     assert one(ledger, worker=2, node="n1").split.id % 2 == 0
 
 
+RACKS = {"N0": "/a", "n1": "/b", "n2": "/a", "n3": "/b"}
+
+
+def test_local_before_rack_before_any() -> None:
+    ledger = Ledger(splits(8, nodes=4), racks=RACKS, shuffle=False)
+    ledger.begin(1, "train")
+    on_n2 = [grant.split.id for grant in ledger.lease(1, "n2", 8, 0)]
+    assert on_n2 == [2, 6, 0, 4, 1, 3, 5, 7]
+
+
+def test_a_node_without_input_takes_that_of_its_rack() -> None:
+    ledger = Ledger(splits(4, nodes=2), racks=RACKS, shuffle=False)
+    ledger.begin(1, "train")
+    grants = ledger.lease(1, "n3", 4, 0)
+    assert [grant.split.id for grant in grants] == [1, 3, 0, 2]
+    # What comes back is found by its rack, too, and a node of no known rack takes what comes.
+    ledger.revoke(1)
+    again = Ledger(splits(4, nodes=2), racks=RACKS, shuffle=False)
+    again.restore(json.loads(json.dumps(ledger.snapshot())))
+    for one_of_both in (ledger, again):
+        assert one(one_of_both, worker=2, node="n3").split.id % 2 == 1
+        assert one(one_of_both, worker=3, node="elsewhere").split.id in range(4)
+
+
 def test_the_order_is_shuffled_by_seed_and_epoch_and_the_test_is_in_order() -> None:
     def order(seed: int, epoch: int, phase: str = "train", shuffle: bool = True) -> list[int]:
         ledger = Ledger(splits(50), splits(50), epochs=2, seed=seed, shuffle=shuffle)

@@ -65,7 +65,7 @@ async def first_life(cluster: YarnCluster, am: FakeAM) -> None:
         application=cluster.application,
         queue=cluster.queue,
         user=cluster.user,
-        nodes=await cluster.nodes(),
+        nodes=sorted(await cluster.nodes()),
     )
     await cluster.set_progress(0.25)
     await cluster.publish(AM_KEY, am.address)

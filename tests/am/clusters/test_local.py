@@ -99,7 +99,7 @@ async def test_containers_are_spread_over_the_nodes(cluster: LocalCluster) -> No
     ids = [await start(cluster, "waits") for _ in range(4)]
     nodes = [(await find(cluster, i)).node for i in ids]
     assert sorted(nodes) == ["local-1", "local-1", "local-2", "local-2"]
-    assert await cluster.nodes() == ["local-1", "local-2"]
+    assert await cluster.nodes() == {"local-1": "/local", "local-2": "/local"}
 
 
 async def test_environment_of_a_container(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class ResourceManager(http.server.BaseHTTPRequestHandler):
 def rm() -> Iterator[str]:
     leaf = {"queueName": "ml", "absoluteUsedCapacity": 61.2, "absoluteMaxCapacity": 80.0}
     parent = {"queueName": "teams", "queues": {"queue": [{"queueName": "web"}, leaf]}}
-    node = {"nodeHostName": "node-2", "availMemoryMB": 512}
+    node = {"nodeHostName": "node-2", "availMemoryMB": 512, "rack": "/r2"}
     ResourceManager.answers = {
         "/ws/v1/cluster/scheduler": {
             "scheduler": {"schedulerInfo": {"queues": {"queue": [parent]}}}
@@ -97,14 +97,14 @@ def test_state_of_a_queue_below_another(rm: str) -> None:
         "queue ml uses 61 % of the cluster (limit 80 %), "
         "the cluster has 1000 of 2000 MiB and 3 of 4 vcores free, at most 512 MiB on one node"
     )
-    assert web.nodes(rm) == ["node-1", "node-2"]
+    assert web.nodes(rm) == {"node-1": "", "node-2": "/r2"}
 
 
 def test_web_services_that_do_not_answer_are_left_out(rm: str) -> None:
     ResourceManager.answers = {}
     for base in (rm, "http://127.0.0.1:1"):
         assert web.queue_state(base, "ml") == ""
-        assert web.nodes(base) == []
+        assert web.nodes(base) == {}
         assert web.container_log(base, "container_1", "worker.log") == ""
 
 
