@@ -1,11 +1,12 @@
-"""Push and pull of the engine, beside the limits of the machine, in one run.
+"""Push and pull of the engine, beside its peers and the limits of the machine, in one run.
 
 ``python -m bench.pushpull --servers 1 --workers 1 [--transport tcp|ipc] [--peers]``
 
 Prints lines ``name value unit``: medians of the repetitions, then their spread (highest over
 lowest). Every push is acknowledged; 4 calls are outstanding; the server adds into its table. With
-``--peers`` the same is done with raw pyzmq frames without any work on the server, with the kernels
-alone in one process, and with memcpy.
+``--peers`` the same is done with MXNet's kvstore, with raw pyzmq frames and no work on the server,
+with the kernels alone in one process, and with memcpy: repetition by repetition in turn, so that
+whatever else this machine does meets all of them. Ratios, ours over theirs, come last.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ SIZES = {"64KB": 64 << 10, "1MB": 1 << 20, "16MB": 16 << 20}
 SPARSE = [(10_000, 1), (100_000, 1), (10_000, 16), (100_000, 16)]
 ROWS = 1_000_000
 OUTSTANDING = 4
-SECONDS = 0.5  # of one repetition
+SECONDS = 0.4  # of one repetition
 REPEATS = 5
 SHARDS = 256
 JOB = 1
@@ -56,14 +57,26 @@ class Figure(NamedTuple):
     values: list[float]
     unit: str
 
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
     def show(self) -> None:
         spread = max(self.values) / max(min(self.values), 1e-12)
-        print(f"{self.name} {statistics.median(self.values):.4g} {self.unit} x{spread:.2f}")
-        sys.stdout.flush()
+        print(f"{self.name} {self.median:.4g} {self.unit} x{spread:.2f}", flush=True)
+
+
+class Peer(NamedTuple):
+    """Something else that does the work of one of our lines. `once`: one repetition."""
+
+    name: str
+    once: Callable[[], float]
 
 
 def rate(call: Callable[[], Any], amount: float, outstanding: int) -> float:
     """Amount per second of a call that returns a future."""
+    for _ in range(outstanding):
+        call().wait()
     under_way: deque[Any] = deque(call() for _ in range(outstanding))
     done = 0
     begun = time.perf_counter()
@@ -109,7 +122,7 @@ def measures(client: Any) -> Iterator[tuple[str, str, Callable[[], float]]]:
             f"pull_{label}",
             "MB/s",
             lambda t=table, o=out: rate(  # type: ignore[misc]
-                lambda: t.pull(out=_turn(o)), o[0].nbytes / 1e6, OUTSTANDING
+                lambda: t.pull(out=turn(o)), o[0].nbytes / 1e6, OUTSTANDING
             ),
         )
     tiny, key, one = sparse(1), np.array([5], np.int64), np.ones(1, np.float32)
@@ -139,19 +152,20 @@ def measures(client: Any) -> Iterator[tuple[str, str, Callable[[], float]]]:
             f"sparse_push_{name}",
             "Mkeys/s",
             lambda r=rows, c=chosen, g=grads: rate(  # type: ignore[misc]
-                lambda: r.push(_turn(c), g), len(g) / 1e6, OUTSTANDING
+                lambda: r.push(turn(c), g), len(g) / 1e6, OUTSTANDING
             ),
         )
         yield (
             f"sparse_pull_{name}",
             "Mkeys/s",
             lambda r=rows, c=chosen, g=grads: rate(  # type: ignore[misc]
-                lambda: r.pull(_turn(c)), len(g) / 1e6, OUTSTANDING
+                lambda: r.pull(turn(c)), len(g) / 1e6, OUTSTANDING
             ),
         )
 
 
-def _turn(items: list[Any]) -> Any:
+def turn(items: list[Any]) -> Any:
+    """The next one, round and round."""
     items.append(items.pop(0))
     return items[-1]
 
@@ -235,149 +249,83 @@ def _ready(channel: socket.socket) -> str:
     raise RuntimeError("a server process ended before it was ready: see its output above")
 
 
-def run_workers(begin: pb.Begin, count: int) -> Iterator[Figure]:
-    """The figures of all workers together: each repetition is run by all at once."""
-    processes = []
-    for rank in range(count):
-        begin.incarnation.id = 1000 + rank
-        text = base64.b64encode(begin.SerializeToString()).decode()
-        processes.append(
-            subprocess.Popen(
+class Workers:
+    """The workers' processes; each repetition is run by all at once."""
+
+    def __init__(self, stack: ExitStack, begin: pb.Begin, count: int) -> None:
+        self._processes = []
+        for rank in range(count):
+            begin.incarnation.id = 1000 + rank
+            text = base64.b64encode(begin.SerializeToString()).decode()
+            process = subprocess.Popen(
                 [sys.executable, "-m", "bench.pushpull", "--begin", text],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        )
+            stack.callback(process.wait, 30)
+            self._processes.append(process)
 
-    def tell(line: str) -> None:
-        for process in processes:
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Name and unit of each line; `once` is about the latest."""
+        while (heading := self._hear()[0]) not in ("end", ""):
+            name, unit = heading.split()
+            yield name, unit
+            self._tell("next")
+
+    def once(self) -> float:
+        """One repetition: the sum over all workers."""
+        self._tell("again")
+        return sum(float(value) for value in self._hear())
+
+    def _tell(self, line: str) -> None:
+        for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
             process.stdin.flush()
 
-    def hear() -> list[str]:
-        return [process.stdout.readline().strip() for process in processes if process.stdout]
+    def _hear(self) -> list[str]:
+        return [p.stdout.readline().strip() for p in self._processes if p.stdout]
 
-    while (heading := hear()[0]) not in ("end", ""):
-        name, unit = heading.split()
-        values = []
+
+def run(workers: Workers, peers: dict[str, list[Peer]]) -> None:
+    """All lines, each with its peers, then the ratios."""
+    ratios = []
+    for name, unit in workers.lines():
+        mine: list[float] = []
+        others: dict[str, list[float]] = {peer.name: [] for peer in peers.get(name, [])}
         for _ in range(REPEATS):
-            tell("again")
-            values.append(sum(float(value) for value in hear()))
-        tell("next")
-        yield Figure(name, values, unit)
-    for process in processes:
-        process.wait(30)
+            mine.append(workers.once())
+            for peer in peers.get(name, []):
+                others[peer.name].append(peer.once())
+        figure = Figure(name, mine, unit)
+        figure.show()
+        for other, values in others.items():
+            found = Figure(other, values, unit)
+            found.show()
+            ratios.append((f"ratio_{name}_to_{other}", figure.median / found.median))
+    for name, ratio in ratios:
+        print(f"{name} {ratio:.3g} x", flush=True)
 
 
-# ---------------------------------------------------------------------- peers
+@contextmanager
+def peers_of(transport: str, folder: Path) -> Iterator[dict[str, list[Peer]]]:
+    """Every peer that there is, by the name of our line."""
+    from bench.mxnet_store import mxnet
+    from bench.pushpull_peers import kernels_alone, memcpy, raw_zmq
 
-
-def raw_zmq(transport: str) -> Iterator[Figure]:
-    """The same frames through pyzmq, and nothing done with them."""
-    import threading
-
-    import zmq
-
-    context = zmq.Context()
-    router = context.socket(zmq.ROUTER)
-    router.setsockopt(zmq.SNDHWM, 0)
-    folder = tempfile.mkdtemp()
-    router.bind("tcp://127.0.0.1:*" if transport == "tcp" else f"ipc://{folder}/raw")
-    address = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
-
-    def serve() -> None:
-        replies: dict[int, Any] = {}
-        while True:
-            identity, body = router.recv_multipart(copy=False)
-            if len(body) == 1:
-                return
-            wanted = int.from_bytes(bytes(body.buffer[:8]), "little")
-            reply = replies.setdefault(wanted, np.ones(max(wanted, 8), np.uint8))
-            router.send_multipart([identity, reply], copy=wanted < 65536)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    dealer = context.socket(zmq.DEALER)
-    dealer.setsockopt(zmq.SNDHWM, 0)
-    dealer.connect(address)
-
-    class Answer:
-        def wait(self) -> None:
-            dealer.recv(copy=False)
-
-    def ask(body: Any) -> Answer:
-        dealer.send(body, copy=body.nbytes < 65536)
-        return Answer()
-
-    def message(size: int, wanted: int) -> Any:
-        body = np.zeros(size, np.uint8)
-        body[:8].view(np.int64)[0] = wanted
-        return body
-
-    for label, size in SIZES.items():
-        for name, body in (("push", message(size, 0)), ("pull", message(8, size))):
-            values = [
-                rate(lambda b=body: ask(b), size / 1e6, OUTSTANDING)  # type: ignore[misc]
-                for _ in range(REPEATS)
-            ]
-            yield Figure(f"raw_zmq_{name}_{label}", values, "MB/s")
-    for depth in (1, 64):
-        body = message(112, 0)
-        values = [rate(lambda b=body: ask(b), 1, depth) for _ in range(REPEATS)]  # type: ignore[misc]
-        yield Figure(f"raw_zmq_tiny_d{depth}", values, "calls/s")
-    dealer.send(b"x")
-    thread.join(LIMIT_S)
-    context.destroy(linger=0)
-
-
-def kernels_alone() -> Iterator[Figure]:
-    """The table of one server, called in this process; keys are in the order of shards."""
-    from yarnps.protocol.shards import frozen, partition
-    from yarnps.protocol.tables import Add, TableSpec
-    from yarnps.server.sparse import SparseTable
-
-    position = np.arange(SHARDS, dtype=np.int32)
-
-    def ordered(keys: Any) -> tuple[Any, Any]:
-        parted = partition(keys, 8, position)
-        sections = np.stack([position, np.diff(parted.starts)], axis=1).astype(np.uint32)
-        return frozen(parted.keys), frozen(sections)
-
-    known = all_keys()
-    for count, dim in SPARSE:
-        table = SparseTable(
-            TableSpec("w", "sparse", (dim,), optimizer=Add()), np.arange(SHARDS, dtype=np.int64)
-        )
-        for part in np.array_split(known, 10):
-            table.push(*ordered(part), frozen(np.ones((len(part), dim), np.float32)))
-        chosen = [ordered(keys) for keys in some_keys(known, count)]
-        grads = frozen(np.ones((count, dim), np.float32))
-        for name, call in (
-            ("push", lambda t=table, c=chosen, g=grads: t.push(*_turn(c), g)),
-            ("pull", lambda t=table, c=chosen: t.pull(*_turn(c))),
-        ):
-            values = [alone(call, count / 1e6) for _ in range(REPEATS)]
-            yield Figure(f"kernel_{name}_{count // 1000}k_dim{dim}", values, "Mkeys/s")
-
-
-def alone(call: Callable[[], Any], amount: float) -> float:
-    done, begun = 0, time.perf_counter()
-    while time.perf_counter() - begun < SECONDS:
-        call()
-        done += 1
-    return done * amount / (time.perf_counter() - begun)
-
-
-def memcpy() -> Iterator[Figure]:
-    for label, size in SIZES.items():
-        source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
-        values = [
-            alone(lambda s=source, t=target: np.copyto(t, s), size / 1e6)  # type: ignore[misc]
-            for _ in range(REPEATS)
+    found: dict[str, list[Peer]] = {}
+    with ExitStack() as stack:
+        sources = [
+            stack.enter_context(mxnet(folder)),
+            stack.enter_context(raw_zmq(transport)),
+            kernels_alone(),
+            memcpy(),
         ]
-        yield Figure(f"memcpy_{label}", values, "MB/s")
+        for source in sources:
+            for line, peer in source:
+                found.setdefault(line, []).append(peer)
+        yield found
 
 
 def main() -> None:
@@ -385,7 +333,8 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--transport", choices=["tcp", "ipc"], default="tcp")
-    parser.add_argument("--peers", action="store_true", help="raw pyzmq, kernels alone, memcpy")
+    parser.add_argument("--peers", action="store_true", help="MXNet, pyzmq, kernels, memcpy")
+    parser.add_argument("--data", type=Path, default=Path(".data"), help="where peers live")
     parser.add_argument("--begin", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.begin:
@@ -394,13 +343,11 @@ def main() -> None:
         worker(begin)
         return
     with ExitStack() as stack:
+        peers: dict[str, list[Peer]] = {}
+        if arguments.peers:
+            peers = stack.enter_context(peers_of(arguments.transport, arguments.data))
         begin = start_servers(stack, arguments.servers, arguments.transport)
-        for figure in run_workers(begin, arguments.workers):
-            figure.show()
-    if arguments.peers:
-        for source in (raw_zmq(arguments.transport), kernels_alone(), memcpy()):
-            for figure in source:
-                figure.show()
+        run(Workers(stack, begin, arguments.workers), peers)
 
 
 if __name__ == "__main__":
