@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         StepDecay,
         WarmUp,
     )
-    from yarnps.protocol.tables import Normal, Uniform, Zeros
+    from yarnps.protocol.tables import Normal, Uniform, Wire, Zeros
     from yarnps.rabit.sharing import Shard, shard
     from yarnps.worker.batch import Batch
     from yarnps.worker.job import Job, connect
@@ -73,6 +73,7 @@ __all__ = [
     "StepDecay",
     "Uniform",
     "WarmUp",
+    "Wire",
     "YarnpsError",
     "Zeros",
     "connect",
@@ -95,7 +96,7 @@ _HOMES = {
         "StepDecay",
         "WarmUp",
     ),
-    "yarnps.protocol.tables": ("Normal", "Uniform", "Zeros"),
+    "yarnps.protocol.tables": ("Normal", "Uniform", "Wire", "Zeros"),
     "yarnps.rabit.sharing": ("Shard", "shard"),
     "yarnps.worker.batch": ("Batch",),
     "yarnps.worker.job": ("Job", "connect"),

@@ -43,12 +43,15 @@ __all__ = [
     "TableSpec",
     "Uniform",
     "WhenFull",
+    "Wire",
     "Zeros",
 ]
 
 Kind = Literal["sparse", "dense"]
 NonFinite = Literal["fail", "skip", "clip"]
 WhenFull = Literal["fail", "ignore", "evict"]
+PushForm = Literal["exact", "float16", "bfloat16", "int8", "topk", "kkt"]
+PullForm = Literal["exact", "float16", "bfloat16"]
 
 DTYPES = ("float32", "float64")
 
@@ -94,6 +97,52 @@ _INITS: dict[str, type[Init]] = {kind.name: kind for kind in (Zeros, Uniform, No
 
 
 @dataclass(frozen=True)
+class Wire:
+    """How a table's numbers travel between workers and servers. The default loses nothing.
+
+    Parameters
+    ----------
+    push
+        ``exact``; ``float16``, ``bfloat16``: two bytes a number; ``int8``: one byte, with error
+        feedback. Sparse tables only: ``topk``: of each push only the rows with the largest norms,
+        with error feedback; ``kkt``: for FTRL, no gradients of weights that are 0 and that these
+        gradients would leave at 0 (Li et al. 2014), with error feedback.
+    pull
+        ``exact``, ``float16`` or ``bfloat16``.
+    keep
+        ``topk``: the share of a push's rows that is sent.
+    kkt
+        ``kkt``: what has come together for a weight is sent when it is larger than so many times
+        ``l1``. Only keys of the latest pull, when exactly these are pushed, can be left out.
+
+    Error feedback: what a push leaves out is added to the worker's next push of the same key or
+    element. It is void when the tables go back to a checkpoint, and is counted then.
+    """
+
+    push: PushForm = "exact"
+    pull: PullForm = "exact"
+    keep: float = 0.1
+    kkt: float = 0.1
+
+    def __post_init__(self) -> None:
+        for what, form, forms in (
+            ("push", self.push, get_args(PushForm)),
+            ("pull", self.pull, get_args(PullForm)),
+        ):
+            check(form in forms, f"Wire({what}={form!r})", f"use one of {', '.join(forms)}")
+        check(
+            0 < self.keep <= 1 and self.kkt >= 0,
+            f"{self!r} cannot work",
+            "give keep in (0, 1], and kkt at least 0",
+        )
+
+    @property
+    def loses(self) -> bool:
+        """Whether workers keep what a push leaves out."""
+        return self.push in ("int8", "topk", "kkt")
+
+
+@dataclass(frozen=True)
 class TableSpec:
     """A table as every server and worker of a job must see it.
 
@@ -119,6 +168,8 @@ class TableSpec:
         A key gets a row with the n-th push that names it; earlier ones leave no trace but a count.
     expire
         A row that no push has touched for more than so many clocks is forgotten.
+    wire
+        How its numbers travel.
     """
 
     name: str
@@ -134,6 +185,7 @@ class TableSpec:
     when_full: WhenFull = "fail"
     admit: int = 1
     expire: int | None = None
+    wire: Wire = field(default_factory=Wire)
 
     def __post_init__(self) -> None:
         check(
@@ -162,6 +214,16 @@ class TableSpec:
             "leave out init, or use another optimizer",
         )
         self._check_policies()
+        check(
+            self.wire.push not in ("topk", "kkt") or self.kind == "sparse",
+            f"table {self.name}: push={self.wire.push!r} chooses among rows, and it is dense",
+            'use push="int8", or a sparse table',
+        )
+        check(
+            self.wire.push != "kkt" or isinstance(self.optimizer, Ftrl),
+            f'table {self.name}: push="kkt" is for weights that FTRL keeps at 0',
+            "use optimizer=Ftrl(...), or another form",
+        )
 
     def _check_policies(self) -> None:
         check(
@@ -224,6 +286,7 @@ class TableSpec:
                 "optimizer": described(self.optimizer),
                 "init": described(self.init),
                 "clip": None if self.clip is None else asdict(self.clip),
+                "wire": asdict(self.wire),
             },
             sort_keys=True,
         )
@@ -247,6 +310,7 @@ class TableSpec:
                     "optimizer": built(OPTIMIZERS, data["optimizer"]),
                     "init": built(_INITS, data["init"]),
                     "clip": Clip(**data["clip"]) if data.get("clip") else None,
+                    "wire": Wire(**data.get("wire", {})),
                 }
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -263,3 +327,8 @@ class TableSpec:
             for key, value in mine.items()
             if theirs[key] != value
         )
+
+
+def residual_spec(spec: TableSpec) -> TableSpec:
+    """The table in which a worker keeps what its pushes have left out."""
+    return TableSpec(f"{spec.name}.residuals", "sparse", spec.shape, spec.dtype, Add())

@@ -14,6 +14,7 @@ import numpy as np
 from yarnps._errors import InputError
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
+from yarnps.protocol.codecs import encode
 from yarnps.protocol.shards import Sections
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
@@ -274,7 +275,15 @@ class Service:
         if sections is None:
             return self._reply(message.header, Op.WRONG_ROUTE)
         self.counts.pulls += 1
-        return self._values(message.header, self.store.pull(message, sections))
+        values = self.store.pull(message, sections)
+        encoded = encode(values, self.store.table(message.header).spec.wire.pull)
+        return self._reply(
+            message.header,
+            values=_bytes_of(encoded.values),
+            dtype=encoded.dtype,
+            dim=values.shape[1] if values.ndim == 2 else 1,
+            code=encoded.code,
+        )
 
     def _values(self, header: Header, values: Any, keys: Any = b"") -> Frames:
         kind = wire.DTYPE_OF[values.dtype.name]

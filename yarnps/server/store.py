@@ -8,10 +8,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps.protocol import wire
+from yarnps.protocol import codecs, wire
 from yarnps.protocol.shards import Int64s, Sections, frozen
 from yarnps.protocol.tables import TableSpec
-from yarnps.protocol.wire import Code, Flag, Header, Message, WireError
+from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
 from yarnps.server.dense import DenseTable, Stretch
 from yarnps.server.functions import Asked, dot, run
 from yarnps.server.marks import Key, Marks, Recent
@@ -152,7 +152,8 @@ class Store:
     def _values(self, table: Table, message: Message, count: int) -> NDArray[Any]:
         header = message.header
         expected = _DTYPE_OF[table.spec.dtype]
-        if header.dtype != expected:
+        short = codecs.DTYPE_OF_FORM.get(table.spec.wire.push)
+        if header.dtype != expected and (header.dtype != short or header.op != Op.PUSH):
             raise WireError(
                 Code.DTYPE,
                 f"table {table.spec.name} holds {table.spec.dtype}, the message "
@@ -164,7 +165,9 @@ class Store:
                 f"table {table.spec.name} has rows of {table.spec.dim}, "
                 f"the message of {header.dim}",
             )
-        values = array(message.values, table.dtype)
+        values = array(message.values, codecs.raw(header.dtype) or table.dtype)
+        if header.dtype != expected:
+            values = frozen(codecs.decode(values, header.dtype, header.code, table.dtype))
         if len(values) != count * table.spec.dim:
             raise WireError(
                 Code.BAD_MESSAGE,

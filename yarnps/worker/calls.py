@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yarnps._errors import YarnpsError
+from yarnps.protocol import codecs
 from yarnps.protocol.shards import put_rows
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import DTYPE_OF, Header, Message, Op
@@ -88,7 +89,9 @@ class Call:
         assert out is not None and places is not None
         if message.values is None:
             return  # received where it belongs
-        values = np.frombuffer(message.values, out.dtype)
+        header = message.header
+        values = np.frombuffer(message.values, codecs.raw(header.dtype) or out.dtype)
+        values = codecs.decode(values, header.dtype, header.code, out.dtype)
         if not values.flags.aligned:
             values = values.copy()
         values.flags.writeable = False

@@ -51,6 +51,7 @@ def may_share(spec: TableSpec) -> bool:
         and spec.admit == 1
         and spec.nonfinite == "fail"
         and spec.when_full == "fail"
+        and spec.wire.push == "exact"
     )
 
 

@@ -28,6 +28,7 @@ from yarnps.protocol.tables import (
     Sgd,
     TableSpec,
     WhenFull,
+    Wire,
     Zeros,
 )
 from yarnps.worker.batch import Batch
@@ -110,6 +111,7 @@ class Job:
         when_full: WhenFull = "fail",
         admit: int = 1,
         expire: int | None = None,
+        wire: Wire | None = None,
     ) -> SparseTable:
         """A table of int64 keys, each with a row of `dim` numbers.
 
@@ -136,6 +138,8 @@ class Job:
             A key gets a row at its n-th push.
         expire : int, optional
             A row that was not pushed for more than so many batches (clocks) is forgotten.
+        wire : Wire, optional
+            Shorter forms of its numbers on the wire; they lose something.
 
         Raises
         ------
@@ -161,6 +165,7 @@ class Job:
                 when_full=when_full,
                 admit=admit,
                 expire=expire,
+                wire=wire or Wire(),
             ),
             self._current,
         )
@@ -176,6 +181,7 @@ class Job:
         model: bool = True,
         clip: Clip | None = None,
         nonfinite: NonFinite = "fail",
+        wire: Wire | None = None,
     ) -> DenseTable:
         """An array on the servers; the parameters are those of `sparse`."""
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -191,6 +197,7 @@ class Job:
                 model=model,
                 clip=clip,
                 nonfinite=nonfinite,
+                wire=wire or Wire(),
             ),
             self._current,
         )

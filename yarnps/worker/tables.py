@@ -19,6 +19,7 @@ from yarnps.worker.connection import kind_of
 from yarnps.worker.functions import Collector, Functions, requests
 from yarnps.worker.gather import SMALL_KEYS, SMALL_ROW_BYTES, Kind, may_share
 from yarnps.worker.routing import Part
+from yarnps.worker.shorter import DensePushes, SparsePushes
 
 if TYPE_CHECKING:
     from yarnps.worker.batch import Batch
@@ -205,6 +206,7 @@ class SparseTable(Table):
         super().__init__(client, spec, batches)
         self._small = spec.dim * spec.itemsize <= SMALL_ROW_BYTES
         self._shares = self._small and may_share(spec)
+        self._pushes = SparsePushes(spec, spec.wire) if spec.wire.push != "exact" else None
         self._what = {
             Op.PULL: f"pull of table {spec.name}",
             Op.PUSH: f"push to table {spec.name}",
@@ -229,6 +231,8 @@ class SparseTable(Table):
             return self._share_pull(wanted)
         rows = self._out(out, len(wanted))
         call = self._read(Op.PULL, rows)
+        if self._pushes is not None:
+            self._pushes.pulls(wanted, call)
         self._client.submit(call, self._parts(wanted, None))
         return Future(self._client, call, rows, self._shape(len(wanted)))
 
@@ -257,6 +261,10 @@ class SparseTable(Table):
             return Future(self._client, shared, None, None)
         rows = self._limited(rows)
         call = self._write(Op.PUSH)
+        if self._pushes is not None:
+            unique, short = self._pushes.shortened(unique, rows, self._client.generation)
+            call.header = call.header._replace(dtype=int(short.dtype), code=short.code)
+            rows = short.values
         self._client.submit(call, self._parts(unique, rows, announce=self._announces(call)))
         return Future(self._client, call, None, None)
 
@@ -389,6 +397,10 @@ class SparseTable(Table):
 class DenseTable(Table):
     """An array on the servers. Made by `Job.dense`."""
 
+    def __init__(self, client: Client, spec: TableSpec, batches: CurrentBatch) -> None:
+        super().__init__(client, spec, batches)
+        self._pushes = DensePushes(spec, spec.wire) if spec.wire.push != "exact" else None
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.spec.shape
@@ -439,6 +451,10 @@ class DenseTable(Table):
         call = self._write(op, flags=kind_of(self.spec, ranges=rows is not None))
         router = self._client.router
         flat = sent.reshape(-1)
+        if op == Op.PUSH and self._pushes is not None:
+            short = self._pushes.shortened(first, flat, self._client.generation)
+            call.header = call.header._replace(dtype=int(short.dtype), code=short.code)
+            flat = short.values
         if rows is None:
             self._client.submit(call, router.dense(self.spec, flat))
         else:

@@ -1,0 +1,204 @@
+"""Shorter forms on the wire: what arrives, what is kept for later, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_harness import playing, write_input
+
+from yarnps._errors import InputError, ServerRefused
+from yarnps.protocol.tables import Add, Ftrl, Optimizer, TableSpec, Wire
+from yarnps.worker.client import Client
+from yarnps.worker.residuals import SparseResiduals
+from yarnps.worker.shorter import DensePushes, SparsePushes
+from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
+
+
+class World:
+    """Servers, and a client of this process."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def sparse(
+        self, name: str, wire: Wire, dim: int = 1, optimizer: Optimizer | None = None
+    ) -> SparseTable:
+        spec = TableSpec(name, "sparse", (dim,), "float32", optimizer or Add(), wire=wire)
+        self.client.open(spec)
+        return SparseTable(self.client, spec, CurrentBatch())
+
+    def dense(self, name: str, wire: Wire, *shape: int) -> DenseTable:
+        spec = TableSpec(name, "dense", shape, "float32", Add(), wire=wire)
+        self.client.open(spec)
+        return DenseTable(self.client, spec, CurrentBatch())
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: Any) -> Iterator[World]:
+    folder: Path = tmp_path_factory.mktemp("shorter")
+    block = {"data": {"train": write_input(folder / "in", 1, 1)}}
+    with (
+        playing(folder, block, "", servers=2, start=False) as player,
+        ExitStack() as stack,
+    ):
+        for rank in range(player.servers):
+            player.start_server(rank)
+        player.wait(lambda: all(s.address for s in player._routes.servers), "ready")
+        begin = player._begin(player.of("server", 0))
+        begin.incarnation.id = 4711
+        client = Client(begin, request_limit=30.0)
+        stack.callback(client.close)
+        yield World(client)
+
+
+KEYS = np.arange(0, 4000, 4)
+VALUES = np.random.default_rng(0).normal(size=(len(KEYS), 3)).astype(np.float32)
+
+# Relative precision of a form; int8's is of the largest number.
+PRECISION = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16"])
+def test_two_bytes_keep_their_digits(world: World, form: Any) -> None:
+    table = world.sparse(f"push {form}", Wire(push=form), dim=3)
+    table.push(KEYS, VALUES).wait()
+    got = table.pull(KEYS).wait()
+    assert not np.array_equal(got, VALUES)
+    np.testing.assert_allclose(got, VALUES, rtol=PRECISION[form], atol=1e-7)
+    dense = world.dense(f"dense {form}", Wire(push=form, pull=form), *VALUES.shape)
+    dense.push(VALUES).wait()
+    np.testing.assert_allclose(dense.pull().wait(), VALUES, rtol=PRECISION[form], atol=1e-7)
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16"])
+def test_pulls_in_two_bytes(world: World, form: Any) -> None:
+    table = world.sparse(f"pull {form}", Wire(pull=form), dim=3)
+    table.push(KEYS, VALUES).wait()
+    got = table.pull(KEYS).wait()
+    np.testing.assert_allclose(got, VALUES, rtol=PRECISION[form], atol=1e-7)
+    assert not np.array_equal(got, VALUES)
+    np.testing.assert_allclose(table.pull(KEYS[:2]).wait(), got[:2])  # shares a message
+    _, exact = table.export()
+    np.testing.assert_array_equal(exact, VALUES)
+
+
+@pytest.mark.parametrize("wire", [Wire(push="int8"), Wire(push="topk", keep=0.25)])
+def test_what_a_push_leaves_out_comes_with_the_next(world: World, wire: Wire) -> None:
+    """The sum of many pushes is off by no more than one of them, not by all."""
+    table = world.sparse(f"feedback {wire.push}", wire, dim=3)
+    for _ in range(40):
+        table.push(KEYS, VALUES).wait()
+    got = table.pull(KEYS).wait()
+    assert not np.array_equal(got, 40 * VALUES)
+    worst = np.abs(got - 40 * VALUES).max()
+    if wire.push == "int8":
+        assert worst <= 2 * np.abs(VALUES).max() / 127
+    else:  # each row goes at least every few pushes
+        np.testing.assert_allclose(got.sum(), 40 * VALUES.sum(), rtol=0.2)
+        assert np.abs(got).sum() > 0.8 * 40 * np.abs(VALUES).sum()
+
+
+def test_dense_int8_feeds_back_by_element(world: World) -> None:
+    table = world.dense("dense int8", Wire(push="int8"), *VALUES.shape)
+    for _ in range(10):
+        table.push(VALUES).wait()
+        table.push(VALUES[100:300], rows=(100, 300)).wait()
+    expected = 10 * VALUES
+    expected[100:300] *= 2
+    assert np.abs(table.pull().wait() - expected).max() <= 2 * np.abs(VALUES).max() / 127
+
+
+def test_topk_sends_the_largest_rows(world: World) -> None:
+    table = world.sparse("largest", Wire(push="topk", keep=0.1))
+    values = np.zeros(100, np.float32)
+    values[[5, 50, 77]] = [3.0, -9.0, 2.0]
+    values[0:100:11] += 0.001
+    table.push(np.arange(100), values).wait()
+    assert table.size().wait()[0] == 10
+    assert table.pull([5, 50, 77]).wait().tolist() == pytest.approx([3.0, -9.0, 2.001], abs=1e-6)
+
+
+def test_kkt_leaves_out_what_would_stay_at_zero(world: World) -> None:
+    optimizer = Ftrl(alpha=0.1, l1=1.0)
+    table = world.sparse("kkt", Wire(push="kkt", kkt=0.5), optimizer=optimizer)
+    keys = np.arange(20)
+    grads = np.where(keys < 10, 0.2, 5.0).astype(np.float32)
+    table.pull(keys).wait()
+    table.push(keys, grads).wait()
+    assert table.size().wait()[0] == 10  # only those that matter
+    table.pull(keys).wait()
+    table.push(keys, grads).wait()
+    assert table.size().wait()[0] == 10
+    table.pull(keys).wait()
+    table.push(keys, grads).wait()  # 0.6 has come together
+    assert table.size().wait()[0] == 20
+    other = np.arange(100, 120)
+    table.push(other, grads).wait()  # nothing is known about these: all go
+    assert table.size().wait()[0] == 40
+
+
+@pytest.mark.parametrize("form", ["float16", "int8", "topk"])
+def test_nan_is_refused_as_ever_and_spoils_nothing(world: World, form: Any) -> None:
+    table = world.sparse(f"nan {form}", Wire(push=form))
+    values = np.ones(20, np.float32)
+    values[3] = np.nan
+    with pytest.raises(ServerRefused, match="NaN"):
+        table.push(np.arange(20), values).wait()
+    for _ in range(30):
+        table.push(np.arange(20), np.ones(20)).wait()
+    assert np.isfinite(table.pull(np.arange(20)).wait()).all()
+
+
+def test_residuals_are_void_when_the_tables_go_back(caplog: pytest.LogCaptureFixture) -> None:
+    wire = Wire(push="topk", keep=0.5)
+    pushes = SparsePushes(TableSpec("w", "sparse", (1,), wire=wire), wire)
+    ones = np.ones((10, 1), np.float32)
+    _, first = pushes.shortened(np.arange(10), ones, 1)
+    assert len(first.values) == 5 and pushes.zeroed == 0
+    _, second = pushes.shortened(np.arange(10), ones, 2)
+    assert second.values.max() == 1  # nothing of the first
+    assert pushes.zeroed == 10
+    assert "residual rows are zeroed" in caplog.text
+    wire = Wire(push="int8")
+    dense = DensePushes(TableSpec("d", "dense", (5,), wire=wire), wire)
+    values = np.array([1.0, 0.001, 0.002, 0.0, 0.5], np.float32)
+    dense.shortened(0, values, 1)
+    again = dense.shortened(0, values, 2)
+    assert dense.zeroed > 0
+    np.testing.assert_array_equal(again.values, dense.shortened(0, values, 3).values)
+
+
+def test_residual_rows_by_key() -> None:
+    residuals = SparseResiduals(TableSpec("w", "sparse", (2,)))
+    keys = np.array([5, -3, 10**15])
+    residuals.set(keys, np.arange(6, dtype=np.float32).reshape(3, 2))
+    np.testing.assert_array_equal(residuals.of(keys[::-1]), [[4, 5], [2, 3], [0, 1]])
+    assert residuals.of(np.array([6])).tolist() == [[0, 0]]
+    assert residuals.clear() == 3 and residuals.rows == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Wire(push="int4"),  # type: ignore[arg-type]
+        lambda: Wire(pull="int8"),  # type: ignore[arg-type]
+        lambda: Wire(keep=0.0),
+        lambda: TableSpec("d", "dense", (5,), wire=Wire(push="topk")),
+        lambda: TableSpec("w", "sparse", (5,), wire=Wire(push="kkt")),
+    ],
+)
+def test_forms_that_cannot_be(make: Any) -> None:
+    with pytest.raises(InputError) as raised:
+        make()
+    assert raised.value.remedy
+
+
+def test_a_table_keeps_its_form_in_its_description() -> None:
+    spec = TableSpec("w", "sparse", (5,), wire=Wire(push="int8", pull="float16"))
+    assert TableSpec.from_json(spec.to_json()) == spec
+    assert "wire" in spec.difference(TableSpec("w", "sparse", (5,)))

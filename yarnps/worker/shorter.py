@@ -1,0 +1,112 @@
+"""Pushes made shorter as their table asks for: forms of numbers, fewer rows, and what they lose."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yarnps.protocol.codecs import Encoded, encode
+from yarnps.protocol.shards import Int64s
+from yarnps.protocol.tables import Ftrl, TableSpec, Wire
+from yarnps.worker.calls import Call
+from yarnps.worker.residuals import DenseResiduals, SparseResiduals
+
+log = logging.getLogger(__name__)
+
+
+class SparsePushes:
+    """Rows of a sparse table on their way to the servers.
+
+    Attributes
+    ----------
+    zeroed
+        Residual rows that a return to an older state of the tables has made void.
+    """
+
+    def __init__(self, spec: TableSpec, wire: Wire) -> None:
+        self._spec = spec
+        self._wire = wire
+        self._residuals = SparseResiduals(spec) if wire.loses else None
+        self._generation = 0
+        self._latest: tuple[Int64s, Call] | None = None
+        self.zeroed = 0
+
+    def pulls(self, keys: Int64s, call: Call) -> None:
+        """A pull is made; its answer will show which weights are 0."""
+        if self._wire.push == "kkt":
+            self._latest = keys, call
+
+    def shortened(
+        self, keys: Int64s, rows: NDArray[Any], generation: int
+    ) -> tuple[Int64s, Encoded]:
+        """Keys and rows to send. Keys are in increasing order, rows are not changed."""
+        self._follow(generation)
+        residuals = self._residuals
+        if residuals is None:
+            return keys, encode(rows, self._wire.push)
+        if not np.isfinite(rows).all():
+            return keys, encode(rows, "exact")  # the servers' policy for them decides
+        total = rows + residuals.of(keys)
+        sent = self._chosen(keys, total)
+        encoded = encode(total[sent], self._wire.push)
+        rest = total.copy()
+        rest[sent] -= encoded.decoded(rest.dtype)
+        residuals.set(keys, rest)
+        return keys[sent], encoded
+
+    def _chosen(self, keys: Int64s, total: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of the rows go now."""
+        chosen = np.ones(len(keys), bool)
+        if self._wire.push == "topk":
+            count = math.ceil(self._wire.keep * len(keys))
+            if count < len(keys):
+                sizes = np.square(total, dtype=np.float64).sum(axis=1)
+                chosen[np.argpartition(sizes, len(keys) - count)[: len(keys) - count]] = False
+        elif self._wire.push == "kkt" and self._latest is not None:
+            known, call = self._latest
+            optimizer = self._spec.optimizer
+            if call.done and call.error is None and np.array_equal(known, keys):
+                assert isinstance(optimizer, Ftrl) and call.out is not None
+                small = np.abs(total).max(axis=1) <= self._wire.kkt * optimizer.l1
+                chosen = call.out.any(axis=1) | ~small
+        return chosen
+
+    def _follow(self, generation: int) -> None:
+        """The tables went back to a cut: what was left out since belongs to no state of theirs."""
+        if generation > self._generation and self._residuals is not None:
+            if self._generation and (gone := self._residuals.clear()):
+                self.zeroed += gone
+                log.warning("table %s: %d residual rows are zeroed", self._spec.name, gone)
+            self._generation = generation
+
+
+class DensePushes:
+    """Elements of a dense table on their way to the servers; attributes as of `SparsePushes`."""
+
+    def __init__(self, spec: TableSpec, wire: Wire) -> None:
+        self._spec = spec
+        self._wire = wire
+        self._residuals = DenseResiduals(spec) if wire.loses else None
+        self._generation = 0
+        self.zeroed = 0
+
+    def shortened(self, first: int, values: NDArray[Any], generation: int) -> Encoded:
+        """The elements from `first` on, as they are sent."""
+        if generation > self._generation and self._residuals is not None:
+            if self._generation and (gone := self._residuals.clear()):
+                self.zeroed += gone
+                log.warning("table %s: %d residuals are zeroed", self._spec.name, gone)
+            self._generation = generation
+        if self._residuals is None:
+            return encode(values, self._wire.push)
+        if not np.isfinite(values).all():
+            return encode(values, "exact")
+        rest = self._residuals.part(first, first + len(values))
+        total = values + rest
+        encoded = encode(total, self._wire.push)
+        rest[:] = total - encoded.decoded(total.dtype)
+        return encoded
