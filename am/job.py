@@ -14,8 +14,6 @@ from yarnps.am import inputs as i
 from yarnps.am.actions import Action, Ask, End, GiveBack, Log, Refuse, Tell
 from yarnps.am.config import Config
 from yarnps.am.programs.base import Programs
-from yarnps.am.programs.dmlc import Dmlc
-from yarnps.am.programs.xgboost import Xgboost
 from yarnps.am.resources import outcome as rule
 from yarnps.am.resources.decisions import (
     Decision,
@@ -42,7 +40,6 @@ from yarnps.am.training.roles import Training
 from yarnps.causes import Cause
 from yarnps.data import Split
 from yarnps.protocol import control_pb2 as pb
-from yarnps.pslite.wire import is_heartbeat
 from yarnps.spec import Block, Role
 from yarnps.status import Outcome
 
@@ -128,7 +125,7 @@ class JobMachine:
             if kind == "role":
                 kind = event.message.role.message.WhichOneof("kind")
             return kind not in _FIGURES
-        return not (isinstance(event, i.NodeSaid) and is_heartbeat(event.message))
+        return not (isinstance(event, i.NodeSaid) and _is_heartbeat(event))
 
     # ------------------------------------------------------------ inputs: the job
 
@@ -500,12 +497,24 @@ def _failure_dict(failure: Failure) -> dict[str, Any]:
     return {**vars(failure), "cause": failure.cause.value}
 
 
+def _is_heartbeat(event: i.NodeSaid) -> bool:
+    from yarnps.pslite.wire import is_heartbeat
+
+    return is_heartbeat(event.message)
+
+
 def _programs(config: Config, members: Members, failures: list[Failure]) -> Programs | None:
     """The programs of a runtime that is not ours."""
-    runtime = config.block.runtime
-    if runtime == "dmlc":
+    # Each only where it is wanted: a start waits for every import.
+    if config.block.runtime == "dmlc":
+        from yarnps.am.programs.dmlc import Dmlc
+
         return Dmlc(config, members, failures)
-    return Xgboost(config, members, failures) if runtime == "xgboost" else None
+    if config.block.runtime == "xgboost":
+        from yarnps.am.programs.xgboost import Xgboost
+
+        return Xgboost(config, members, failures)
+    return None
 
 
 def _plan(role: Role, block: Block) -> RolePlan:

@@ -14,15 +14,13 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, End, Log, Refuse, Tell
 from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
 from yarnps.am.job import JobMachine
-from yarnps.am.programs.dmlc import Dmlc
-from yarnps.am.programs.xgboost import Xgboost
 from yarnps.am.resources.outcome import diagnostics
 from yarnps.am.shell import chores, view
 from yarnps.am.shell.addresses import Addresses
@@ -30,7 +28,6 @@ from yarnps.am.shell.errands import POLITE_S, Errands
 from yarnps.am.shell.events import EventLog
 from yarnps.am.shell.journal import Journal, replay
 from yarnps.am.shell.lookout import Lookout
-from yarnps.am.shell.node_ports import NodePorts
 from yarnps.am.shell.records import Records
 from yarnps.am.shell.service import Link, Service
 from yarnps.am.shell.telemetry import Telemetry
@@ -40,6 +37,9 @@ from yarnps.am.supervisor import TICK_S, Ticker
 from yarnps.jobdir import JobDir
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json
+
+if TYPE_CHECKING:
+    from yarnps.am.shell.node_ports import NodePorts
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Shell:
         self._records = Records(config, job_dir, self.events, self.status, folder)
         self._addresses = Addresses(config, cluster, job_dir, folder)
         self._lookout = Lookout(cluster, feed=self.feed, members=lambda: self.machine.members)
-        self._nodes = NodePorts(self.feed) if config.block.runtime == "dmlc" else None
+        self._nodes = _node_ports(self) if config.block.runtime == "dmlc" else None
         self._trackers = Trackers(self.feed, folder)
         self._errands = Errands(
             config,
@@ -158,6 +158,12 @@ class Shell:
         """Open the control service; agents and clients can call from now on."""
         await self._addresses.listen(self.service)
         programs = self.machine.programs
+        if programs is None:
+            return
+        # Only where there are such programs: a start waits for every import.
+        from yarnps.am.programs.dmlc import Dmlc
+        from yarnps.am.programs.xgboost import Xgboost
+
         if self._nodes is not None and isinstance(programs, Dmlc):
             self._nodes.reopen(programs.open_ports())
         if isinstance(programs, Xgboost) and programs.tracker is not None:
@@ -402,3 +408,9 @@ class Shell:
         logger.error("%s: this attempt stops here", why)
         self._superseded = True
         self._over.set()
+
+
+def _node_ports(shell: Shell) -> NodePorts:
+    from yarnps.am.shell.node_ports import NodePorts
+
+    return NodePorts(shell.feed)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from shlex import quote
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from yarnps.pslite.wire import Address, Seat
+if TYPE_CHECKING:  # the job model needs no more than the names below, and loads fast
+    from yarnps.pslite.wire import Address, Seat
 
 # Cleared before the contract is set, unless the job says otherwise: variables of an outer job, or
 # of a machine, would be believed. PORT is the port that a node binds.
