@@ -90,15 +90,42 @@ def test_numbers_are_those_of_python_to_the_last_bit() -> None:
         # Exactly between two float32, and next to it: the last bit is decided far behind.
         middle = float(np.float32(rng.random())) + 2.0**-25 * 2.0 ** -rng.randint(1, 3)
         texts += [f"{middle:.40f}", f"{middle:.40f}1"]
-    rows, wrong = LibsvmParser().parse(Block("\n".join(texts).encode(), 0, 0, 0))
-    assert wrong == []
+        # As most files have them.
+        sign = rng.choice(("", "-"))
+        texts.append(f"{sign}{rng.random() * 10 ** rng.randint(-3, 9):.{rng.randint(0, 12)}f}")
+    texts += ["-0", "0.0", "5.", ".5", "-.25", "000000000000001", "0.000000000000001"]
     expected = np.array([float(text) for text in texts]).astype(np.float32)
-    np.testing.assert_array_equal(rows.labels, expected)
+    for place, lines in (("labels", texts), ("values", [f"1 3:{text}" for text in texts])):
+        rows, wrong = LibsvmParser().parse(Block("\n".join(lines).encode(), 0, 0, 0))
+        assert wrong == []
+        found = getattr(rows, place)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
 def test_the_compiled_parser_does_what_the_plain_one_does() -> None:
     rng = random.Random(7)
-    pieces = ["1", "-1", ":", " ", "\t", "2:", "3:1", ".5", "e3", "#", "nan", "qid:", "+", "9" * 19]
+    pieces = [
+        "1",
+        "-1",
+        ":",
+        " ",
+        " ",
+        "\t",
+        "2:",
+        "3:1",
+        " 7:1",
+        " 07:-2.5",
+        "\r",
+        "\x01",
+        ".5",
+        "e3",
+        "#",
+        "nan",
+        "qid:",
+        "+",
+        "9" * 19,
+    ]
     lines = ["".join(rng.choices(pieces, k=rng.randint(1, 9))) for _ in range(20_000)]
     data = "\n".join(lines).encode()
     rows, wrong = LibsvmParser().parse(Block(data, 0, 0, 0))

@@ -124,6 +124,8 @@ def parse_line(line: bytes) -> tuple[np.float32, Ints, Floats]:
     for token in tokens[1:]:
         name, colon, number = token.partition(b":")
         if name == b"qid" and colon and number:
+            if min(number) < 32:
+                raise ValueError(f"a control character: {_shown(token)}")
             continue
         if not colon:
             raise ValueError(f"expected id:value, found {_shown(token)}")
