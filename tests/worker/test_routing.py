@@ -126,3 +126,28 @@ def test_a_view_of_the_callers_array_is_sent_where_a_servers_shards_are_neighbou
     values = np.arange(90.0, dtype=np.float32)
     for part in BEFORE.dense(DENSE, values):
         assert part.values is not None and part.values.base is values
+
+
+def test_read_only_keys_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    by = router([0] * 6 + [1] * 10)
+    calls = []
+    ordered = routing.partition
+    monkeypatch.setattr(routing, "partition", lambda *a: calls.append(1) or ordered(*a))  # type: ignore[func-returns-value]
+    keys, values = np.arange(300), np.ones((300, 2))
+    keys.flags.writeable = False
+    list(by.sparse(keys, None, 8, announce=False))
+    check_sparse(list(by.sparse(keys, values, 8, announce=True)), by, keys, values)
+    assert len(calls) == 1
+    others = keys + 5  # of the same length, and not the same
+    others.flags.writeable = False
+    check_sparse(list(by.sparse(others, values, 8, announce=True)), by, others, values)
+    check_sparse(list(by.sparse(keys, values, 8, announce=True)), by, keys, values)
+    assert len(calls) == 3
+
+
+def test_keys_that_the_caller_may_change_are_looked_at_each_time() -> None:
+    by = router([0] * 6 + [1] * 10)
+    keys, values = np.arange(300), np.ones((300, 2))
+    list(by.sparse(keys, None, 8, announce=False))
+    keys += 1000
+    check_sparse(list(by.sparse(keys, values, 8, announce=True)), by, keys, values)

@@ -31,7 +31,8 @@ class Features(NamedTuple):
     Attributes
     ----------
     keys
-        int64, each feature once, in the order in which they first appear.
+        int64, each feature once, in the order in which they first appear. Read-only: so a table
+        need bring them into the order of its shards only once.
     places
         int32, one for each entry of the batch: its feature is ``keys[place]``.
     """
@@ -86,7 +87,7 @@ class Uniquer:
             _enter(found, count, self._table)
             done, count = _number(keys, done, count, self._table, numbers, found)
             if done == len(keys):
-                return Features(found[:count], numbers)
+                return Features(frozen(found[:count]), numbers)
             self._table = np.empty(4 * len(self._table), np.int32)  # it was half full
 
 

@@ -71,6 +71,8 @@ class Router:
         # Shards in the order of their servers, so that each server's keys end up side by side.
         self._order = np.lexsort((np.arange(self.shards), self.owner)).astype(np.int64)
         self._position = np.empty(self.shards, np.int32)
+        # Replaced as a whole: threads may share a router.
+        self._last: tuple[Int64s, Partition] | tuple[None, None] = (None, None)
         self._position[self._order] = np.arange(self.shards, dtype=np.int32)
         # The same for every call: by number of elements and their size.
         self._dense: dict[tuple[int, int], list[Part]] = {}
@@ -106,7 +108,7 @@ class Router:
         announce
             Name every shard of every server, also those without keys, so that marks move on.
         """
-        parted = partition(keys, self.bits, self._position)
+        parted = self._parted(keys)
         if values is not None:
             ordered = np.empty_like(values)
             take_rows(frozen(values), parted.order, ordered)
@@ -123,6 +125,16 @@ class Router:
                         None if values is None else values[first:end],
                         parted.order[first:end],
                     )
+
+    def _parted(self, keys: Int64s) -> Partition:
+        """The keys by shard. The same read-only array again, as for the push of what has just been
+        pulled, is not brought into order twice."""
+        last, parted = self._last
+        if parted is None or keys is not last:
+            parted = partition(keys, self.bits, self._position)
+            if not keys.flags.writeable:
+                self._last = keys, parted
+        return parted
 
     def _sections(self, parted: Partition, low: int, high: int, announce: bool) -> Sections:
         counts = np.diff(parted.starts[low : high + 1])
