@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol.shards import dense_bounds, shard_numbers
+from yarnps.protocol.shards import Partition, dense_bounds, partition, shard_numbers
 from yarnps.protocol.tables import TableSpec
 from yarnps.worker import routing
 from yarnps.worker.routing import Part, Router
@@ -131,8 +131,12 @@ def test_a_view_of_the_callers_array_is_sent_where_a_servers_shards_are_neighbou
 def test_read_only_keys_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     by = router([0] * 6 + [1] * 10)
     calls = []
-    ordered = routing.partition
-    monkeypatch.setattr(routing, "partition", lambda *a: calls.append(1) or ordered(*a))  # type: ignore[func-returns-value]
+
+    def counted(*arguments: Any) -> Partition:
+        calls.append(1)
+        return partition(*arguments)
+
+    monkeypatch.setattr("yarnps.worker.routing.partition", counted)
     keys, values = np.arange(300), np.ones((300, 2))
     keys.flags.writeable = False
     list(by.sparse(keys, None, 8, announce=False))
