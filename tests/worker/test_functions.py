@@ -145,7 +145,7 @@ def test_pruning(world: World) -> None:
     small = (np.abs(ROWS) < 0.5).all(axis=1)
     assert table.prune(0.5).wait() == small.sum() > 500
     assert table.size().wait()[0] == (~small).sum()
-    keys, rows = table.export()
+    keys, rows = table.export().wait()
     np.testing.assert_array_equal(keys, KEYS[~small])
     np.testing.assert_array_equal(rows, ROWS[~small])
     assert table.prune(0.5).wait() == 0

@@ -17,7 +17,18 @@ from yarnps._errors import ClusterError, InputError, ServerRefused
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
 from yarnps.protocol.stream import Memory, Reader
-from yarnps.protocol.tables import Add, Ftrl, Init, Normal, Optimizer, Sgd, TableSpec, Zeros
+from yarnps.protocol.tables import (
+    Adam,
+    Add,
+    Clip,
+    Ftrl,
+    Init,
+    Normal,
+    Optimizer,
+    Sgd,
+    TableSpec,
+    Zeros,
+)
 from yarnps.worker import routing
 from yarnps.worker.client import Client
 from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
@@ -49,8 +60,9 @@ class World:
         dtype: str = "float64",
         optimizer: Optimizer | None = None,
         init: Init | None = None,
+        **policies: Any,
     ) -> TableSpec:
-        spec = TableSpec(name, kind, shape, dtype, optimizer or Add(), init or Zeros())
+        spec = TableSpec(name, kind, shape, dtype, optimizer or Add(), init or Zeros(), **policies)
         self.client.open(spec)
         return spec
 
@@ -93,6 +105,75 @@ def test_empty_calls(world: World) -> None:
     assert table.pull([]).done()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dim", [1, 2, 17, 3000])
+def test_any_dim_and_both_dtypes(world: World, dim: int, dtype: str) -> None:
+    table = world.sparse(f"{dim} {dtype}", dim, dtype=dtype)
+    rng = np.random.default_rng(dim)
+    keys = rng.integers(-(2**63), 2**63 - 1, 200)
+    keys[:3] = [-(2**63), 2**63 - 1, -1]
+    keys[100:150] = keys[:50]
+    values = rng.integers(-9, 9, (200, dim)).astype(dtype)
+    flat = values[:, 0] if dim == 1 else values
+    table.push(keys, flat).wait()
+    unique, places = np.unique(keys, return_inverse=True)
+    sums = np.zeros((len(unique), dim), dtype)
+    np.add.at(sums, places, values)
+    out = np.full(flat.shape, 77, dtype)
+    found = table.pull(keys, out=out).wait()
+    assert found.dtype == dtype and np.shares_memory(found, out)
+    np.testing.assert_array_equal(out.reshape(200, dim), sums[places])
+    exported, rows = table.export().wait()
+    np.testing.assert_array_equal(exported, unique)
+    np.testing.assert_array_equal(rows.reshape(-1, dim), sums)
+
+
+def test_every_call_has_a_future(world: World) -> None:
+    """Ten of them under way at once; answers are asked for in another order."""
+    table, dense = world.sparse("futures"), world.dense("dense futures", 50)
+    futures = [
+        table.assign([1, 2], [5.0, 6.0]),
+        table.push([1], [1.0]),
+        table.push_pull([2], [1.0]),
+        table.pull([1, 2, 3]),
+        table.contains([1, 2, 3]),
+        table.size(),
+        table.export(),
+        table.clear(),
+        table.size(),
+        dense.push_pull(np.ones(50)),
+    ]
+    answers = [future.wait() for future in reversed(futures)][::-1]
+    assert all(future.done() for future in futures)
+    assert answers[:2] == [None, None] and answers[7] is None
+    assert answers[2].tolist() == [7.0] and answers[3].tolist() == [6.0, 7.0, 0.0]
+    assert answers[4].tolist() == [1, 1, 0] and answers[5][0] == 2 and answers[8][0] == 0
+    assert [a.tolist() for a in answers[6]] == [[1, 2], [6.0, 7.0]]
+    assert answers[9].tolist() == [1.0] * 50
+
+
+def test_the_norm_of_a_push_is_limited_before_it_is_sent(world: World) -> None:
+    clip = Clip(norm=5.0)
+    table, dense = world.sparse("short", dim=2, clip=clip), world.dense("d", 600, clip=clip)
+    table.push([7, 7, 8], [[3.0, 0.0], [3.0, 0.0], [0.0, 8.0]]).wait()  # (6, 8): norm 10
+    np.testing.assert_allclose(table.pull([7, 8]).wait(), [[3.0, 0.0], [0.0, 4.0]])
+    table.push([7], [[1.0, 0.0]]).wait()
+    np.testing.assert_allclose(table.pull([7]).wait(), [[4.0, 0.0]])
+    dense.push(np.ones(600)).wait()
+    np.testing.assert_allclose(np.linalg.norm(dense.pull().wait()), 5.0)
+
+
+def test_steps_count_in_every_shard_whatever_a_push_names(world: World) -> None:
+    """SparseAdam's step is the table's: two pushes of other keys, and a third with this one."""
+    table = world.sparse("adam", optimizer=Adam(0.1))
+    table.push([1], [1.0]).wait()
+    table.push([2], [1.0]).wait()
+    table.push([3], [1.0]).wait()
+    m, v, t = 0.1, 0.001, 3
+    size = 0.1 * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+    np.testing.assert_allclose(table.pull([3]).wait(), [-size * m / (np.sqrt(v) + 1e-8)])
+
+
 def test_many_calls_under_way(world: World) -> None:
     table = world.sparse("many")
     keys = np.arange(1000)
@@ -120,7 +201,7 @@ def test_assign_push_pull_clear_export(world: World) -> None:
     table.assign([9, 3, 9], [1.0, 2.0, 4.0]).wait()
     assert table.pull([3, 9]).wait().tolist() == [2.0, 4.0]
     assert table.push_pull([9, 4], [2.0, 2.0]).wait().tolist() == [3.0, -1.0]
-    keys, rows = table.export()
+    keys, rows = table.export().wait()
     assert (keys.tolist(), rows.tolist()) == ([3, 4, 9], [2.0, -1.0, 3.0])
     table.clear().wait()
     assert table.size().wait()[0] == 0
@@ -141,6 +222,15 @@ def test_dense_arrays_and_row_ranges(world: World) -> None:
     assert table.pull((0, 2), out=out).wait().base is not None
     np.testing.assert_array_equal(out, array[:2])
     assert table.size().wait()[0] == 91
+    array += 1
+    np.testing.assert_array_equal(table.push_pull(np.ones((13, 7))).wait(), array)
+    array[12:] += 2
+    found = table.push_pull(np.full((1, 7), 2.0), rows=(12, 13)).wait()
+    np.testing.assert_array_equal(found, array[12:])
+    np.testing.assert_array_equal(table.export().wait(), array)
+    assert table.pull((3, 3)).wait().shape == (0, 7)
+    table.clear().wait()
+    assert not table.pull().wait().any()
     with pytest.raises(InputError, match=r"rows \[5, 14\)"):
         table.pull((5, 14))
 
@@ -181,6 +271,9 @@ def test_table_and_caller_may_change_while_a_message_is_under_way(world: World) 
     [
         (lambda t: t.push([1, 2], [1.0]), "shape"),
         (lambda t: t.push([1.5], [1.0]), "float64"),
+        (lambda t: t.push([1], ["text"]), "real numbers"),
+        (lambda t: t.push([1], [1j]), "complex"),
+        (lambda t: t.push([[1]], [1.0]), "one dimension"),
         (lambda t: t.pull([[1, 2]]), "one dimension"),
         (lambda t: t.pull([1], out=np.empty(1, np.float32)), "out"),
         (lambda t: t.pull([1], out=np.empty(2)), "out"),

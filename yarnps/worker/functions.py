@@ -74,10 +74,16 @@ def requests(
     }
     keys = np.frombuffer(json.dumps(text).encode(), np.uint8)
     values = np.frombuffer(packed.data, np.uint8) if packed.data else None
+    for part in all_shards(router):
+        yield part._replace(keys=keys, values=values)
+
+
+def all_shards(router: Router) -> Iterator[Part]:
+    """Requests that together name all shards, each a few of one server."""
     for server in router.servers:
         sections = router.all_sections(server)
         for first in range(0, len(sections), SHARDS_AT_ONCE):
-            yield Part(server, sections[first : first + SHARDS_AT_ONCE], keys, values, None)
+            yield Part(server, sections[first : first + SHARDS_AT_ONCE], None, None, None)
 
 
 class Functions(ABC):

@@ -16,7 +16,7 @@ from yarnps.protocol.wire import Flag, Header, Message, Op
 from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.connection import kind_of
-from yarnps.worker.functions import Collector, Functions, requests
+from yarnps.worker.functions import Collector, Functions, all_shards, requests
 from yarnps.worker.gather import SMALL_KEYS, SMALL_ROW_BYTES, Kind, may_share
 from yarnps.worker.routing import Part
 from yarnps.worker.shorter import DensePushes, SparsePushes
@@ -151,6 +151,16 @@ class Table(Functions):
             return values
         limited: NDArray[Any] = values * self._dtype.type(limit / norm)
         return limited
+
+    def _numbers(self, values: ArrayLike) -> NDArray[Any]:
+        """Values as the table holds them."""
+        found = np.asarray(values)
+        if found.dtype.kind not in "biuf":
+            raise InputError(
+                f"values for table {self.name} are an array of {found.dtype}",
+                f"give real numbers: the table holds {self._dtype}",
+            )
+        return np.ascontiguousarray(found, self._dtype)
 
     def size(self) -> Future:
         """Rows on all servers (dense: elements). The answer is an int64 array of one number."""
@@ -301,8 +311,8 @@ class SparseTable(Table):
         self._client.submit(call, self._parts(wanted, None))
         return Future(self._client, call, out, None)
 
-    def export(self) -> tuple[Int64s, NDArray[Any]]:
-        """All keys (sorted) and their rows. For tables that fit in this process."""
+    def export(self) -> Future:
+        """All keys (sorted) and their rows: (keys, rows). For tables that fit in this process."""
         keys: list[Int64s] = []
         rows: list[NDArray[Any]] = []
 
@@ -312,18 +322,19 @@ class SparseTable(Table):
                 np.frombuffer(message.values, self._dtype).reshape(-1, self.spec.dim).copy()
             )
 
+        def merged() -> tuple[Int64s, NDArray[Any]]:
+            found = np.concatenate(keys)
+            order = np.argsort(found, kind="stable")
+            return found[order], np.concatenate(rows)[order].reshape(self._shape(len(found)))
+
         call = Call(
             self._header(Op.EXPORT_ROWS)._replace(clock=wire.NO_CLOCK),
             f"export of table {self.name}",
             self.spec,
             on_reply=collect,
         )
-        router = self._client.router
-        parts = [Part(s, router.all_sections(s), None, None, None) for s in router.servers]
-        self._client.wait(self._client.submit(call, parts))
-        found = np.concatenate(keys)
-        order = np.argsort(found, kind="stable")
-        return found[order], np.concatenate(rows)[order].reshape(self._shape(len(found)))
+        self._client.submit(call, all_shards(self._client.router))
+        return Future(self._client, call, merged=merged)
 
     # ------------------------------------------------------------------ inside
 
@@ -358,7 +369,7 @@ class SparseTable(Table):
         return found.astype(np.int64, copy=False)
 
     def _rows(self, values: ArrayLike, count: int) -> NDArray[Any]:
-        rows = np.ascontiguousarray(values, self._dtype)
+        rows = self._numbers(values)
         if rows.shape not in (self._shape(count), (count, self.spec.dim)):
             raise InputError(
                 f"values for table {self.name} have shape {rows.shape}",
@@ -435,20 +446,29 @@ class DenseTable(Table):
         """
         return self._send(Op.PUSH, values, rows)
 
+    def push_pull(self, values: ArrayLike, rows: tuple[int, int] | None = None) -> Future:
+        """Push, and get the same array or rows as they are then."""
+        return self._send(Op.PUSH_PULL, values, rows)
+
+    def export(self) -> Future:
+        """The whole array."""
+        return self.pull()
+
     def assign(self, values: ArrayLike, rows: tuple[int, int] | None = None) -> Future:
         """Set the array, or its rows [first, end)."""
         return self._send(Op.ASSIGN, values, rows)
 
     def _send(self, op: Op, values: ArrayLike, rows: tuple[int, int] | None) -> Future:
         first, end, shape = self._range(rows)
-        sent = np.ascontiguousarray(values, self._dtype)
+        sent = self._numbers(values)
         if sent.shape != shape:
             raise InputError(
                 f"values for table {self.name} have shape {sent.shape}", f"they need {shape}"
             )
-        if op == Op.PUSH:
+        if op != Op.ASSIGN:
             sent = self._limited(sent)
-        call = self._write(op, flags=kind_of(self.spec, ranges=rows is not None))
+        out = self._out(None, shape) if op == Op.PUSH_PULL else None
+        call = self._write(op, out, flags=kind_of(self.spec, ranges=rows is not None))
         router = self._client.router
         flat = sent.reshape(-1)
         if op == Op.PUSH and self._pushes is not None:
@@ -460,7 +480,7 @@ class DenseTable(Table):
         else:
             parts = router.ranges(self.spec, first, end, flat, announce=self._announces(call))
             self._client.submit(call, parts)
-        return Future(self._client, call, None, None)
+        return Future(self._client, call, out, shape)
 
     def _range(self, rows: tuple[int, int] | None) -> tuple[int, int, tuple[int, ...]]:
         """First and end element, and the shape of what is between."""
