@@ -10,6 +10,7 @@ BENCHMARKS = (
     ("push and pull, beside pyzmq, the kernels alone and memcpy", ["bench.pushpull", "--peers"]),
     ("FTRL from text, beside Vowpal Wabbit", ["bench.ftrl"]),
     ("factorization machines, beside myFM", ["bench.fm"]),
+    ("memory and longest request of growing tables, and their kernels", ["bench.tables"]),
     ("start on this machine", ["bench.startup", "--cluster", "local"]),
     (
         "start on a warm YARN, beside bare skein",

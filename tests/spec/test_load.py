@@ -35,7 +35,8 @@ def test_defaults(read: Read) -> None:
     assert (block.start_timeout, block.am_silence, block.silence) == (600.0, 300.0, 60.0)
     assert block.retention == 30 * 86400
     assert block.params == {
-        "hash_buckets": None, "alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0, "bias": True
+        "hash_buckets": None, "alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0, "bias": True,
+        "admit": 1, "when_full": "fail"
     }  # fmt: skip
 
 
@@ -243,7 +244,7 @@ SETS = [
         "the value is not valid YAML: expected ',' or '}', but got '<stream end>'",
     ),
     ("yarnps.params.alfa=1", "yarnps.params.alfa: unknown parameter of ftrl: "
-     "known: hash_buckets, alpha, beta, l1, l2, bias; did you mean alpha?"),
+     "known: hash_buckets, alpha, beta, l1, l2, bias, admit, when_full; did you mean alpha?"),
 ]  # fmt: skip
 
 

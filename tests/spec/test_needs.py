@@ -74,12 +74,14 @@ def test_more_than_the_cluster_gives_is_refused(read: Read) -> None:
 def test_tables_against_server_memory(read: Read) -> None:
     fits = needs(read({}, "  params: {hash_buckets: 1048576}"))
     assert fits.table_memory == int(GIB * 0.7)
-    assert fits.table_need == 26 * MIB
+    assert fits.table_need == int(1048576 * 16 * 1.4) // 2
     assert fits.warnings == ()
     too_many = needs(read({}, "  params: {hash_buckets: 100000000}"))
     assert too_many.warnings == (
-        "tables: up to 2.421 GiB on each server, where only 716.8 MiB may be used "
+        "tables: up to 1.043 GiB on each server, where only 716.8 MiB may be used "
         "(server.table_memory of services.server.resources.memory): "
         "give servers more memory, or ask for more of them",
     )
     assert needs(read()).table_need is None
+    small = needs(read({3: "  server: {instances: 2, resources: {memory: 400 MiB, vcores: 1}}"}))
+    assert small.table_memory == 186 * MIB  # the process itself needs the rest

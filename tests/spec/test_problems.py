@@ -73,7 +73,7 @@ KEYS = [
         {},
         ("  params: {alfa: 0.1}",),
         "job.yaml:9: yarnps.params.alfa: unknown parameter of ftrl: "
-        "known: hash_buckets, alpha, beta, l1, l2, bias; did you mean alpha?",
+        "known: hash_buckets, alpha, beta, l1, l2, bias, admit, when_full; did you mean alpha?",
     ),
     (
         {TRAIN: "  train: {epochs: 2}\n  train: {epochs: 3}"},
@@ -463,7 +463,7 @@ def test_all_mistakes_are_named_at_once(write: Write) -> None:
             "  job.yaml:9: yarnps.sync.mode: bsp is not available in this version: "
             "use ssp with staleness 0 or asp",
             "  job.yaml:10: yarnps.params.alfa: unknown parameter of ftrl: "
-            "known: hash_buckets, alpha, beta, l1, l2, bias; did you mean alpha?",
+            "known: hash_buckets, alpha, beta, l1, l2, bias, admit, when_full; did you mean alpha?",
             "  every key is described in docs/job-file.md; `yarnps schema` helps your editor",
         )
     )

@@ -63,7 +63,9 @@ def train(job: Job) -> None:
     """Train until the job's input has ended; called in each worker."""
     # Checked and complete since the submission: the job model need not be loaded for it.
     params = cast("FtrlParams", SimpleNamespace(**job.params))
-    table = job.sparse(TABLE, optimizer=optimizer(params))
+    table = job.sparse(
+        TABLE, optimizer=optimizer(params), admit=params.admit, when_full=params.when_full
+    )
     model, labels = Model(params), Labels(APP)
     progress = Progress(job, "train_logloss")
     for batch in job.data(_Evaluation(table, model), ahead=model.inputs):

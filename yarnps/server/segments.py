@@ -21,12 +21,12 @@ from yarnps.protocol.tables import WhenFull
 from yarnps.server import kernels, updates
 
 # Fullest segment before it grows: an absent key is found to be absent after 1 / (1 - x)² probes.
-_FULLEST = 0.85
-_GROWTH = 1.25
+_FULLEST = 0.87
+_GROWTH = 1.2
 # Below this a segment doubles: it is too small for the memory to matter.
 _SMALL = 64
 # Larger blocks are pages of their own, given back to the system when a segment has moved on.
-_PAGED_BYTES = 64 << 10
+_PAGED_BYTES = 4 << 10
 # An eviction makes room for so large a share of the segment, so that the next one is not due soon.
 _EVICTED_SHARE = 1 / 16
 

@@ -10,15 +10,17 @@ from yarnps._errors import Problem
 
 from ._checks import AM_MIN_BYTES
 from ._job import Job, Role
-from ._params import FtrlParams
+from ._params import FmParams, FtrlParams
 from ._render import DEFAULT_MASTER, retry_mib
 from ._units import MIB, format_size, parse_size
 
 # Per container: its stream, membership, metrics and page row in Python, its record in Java.
 AM_BYTES_PER_CONTAINER: Final = 256 * 1024
-# Of a sparse table, upper bound: int64 key, float32 weight, z and n, and 16 bytes of hash slot
-# at a load of one half.
-FTRL_BYTES_PER_ROW: Final = 8 + 3 * 4 + 2 * 16
+# Of a sparse table, measured (`python -m bench.tables`): memory over the rows' own bytes, which are
+# an int64 key, and the weight and what the optimizer keeps beside it, all float32.
+TABLE_SLACK: Final = 1.4
+# A server process without tables, and what it keeps free for messages and checkpoints.
+SERVER_PROCESS_BYTES: Final = (150 + 64) * MIB
 
 
 @dataclass(frozen=True)
@@ -192,10 +194,25 @@ def _tables(job: Job) -> tuple[int, int | None]:
     server: Role | None = job.roles.get("server")
     if job.block is None or server is None or job.block.runtime != "native":
         return 0, None
-    allowed = int(server.memory * job.block.server.table_memory)
-    if job.block.app != "ftrl":
-        return allowed, None
-    rows = FtrlParams.model_validate(job.block.params).hash_buckets
+    beside = server.memory - server.vcores * SERVER_PROCESS_BYTES
+    allowed = max(0, min(int(server.memory * job.block.server.table_memory), beside))
+    rows, own = _largest(job)
     if rows is None:
         return allowed, None
-    return allowed, -(-rows * FTRL_BYTES_PER_ROW // server.instances)
+    return allowed, -(-int(rows * own * TABLE_SLACK) // server.instances)
+
+
+def _largest(job: Job) -> tuple[int | None, int]:
+    """How many rows a built-in program's tables may come to have, and bytes of all in a row."""
+    block = job.block
+    if block is not None and block.app == "ftrl":
+        return FtrlParams.model_validate(block.params).hash_buckets, _own_bytes(1, 2)
+    if block is not None and block.app == "fm":
+        params = FmParams.model_validate(block.params)
+        states = 1 if params.optimizer == "sgd" else 2
+        return params.hash_buckets, _own_bytes(1, states) + _own_bytes(params.dim, states)
+    return None, 0
+
+
+def _own_bytes(dim: int, states: int) -> int:
+    return 8 + 4 * dim * states

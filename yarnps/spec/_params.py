@@ -29,6 +29,18 @@ class FtrlParams(Section):
     )
     l2: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="L2 penalty.")
     bias: bool = Field(default=True, description="Learn a constant term, too.")
+    admit: int = Field(
+        default=1,
+        ge=1,
+        lt=2**32,
+        description="A feature gets a weight in the n-th batch that has it; rare ones take no "
+        "memory.",
+    )
+    when_full: Literal["fail", "ignore", "evict"] = Field(
+        default="fail",
+        description="New features when `server.table_memory` is used up: the job fails, they get "
+        "no weight, or the weights not learned for the longest time are forgotten.",
+    )
 
 
 class FmParams(Section):

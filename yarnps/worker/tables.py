@@ -18,7 +18,6 @@ from yarnps.worker.client import Client
 from yarnps.worker.connection import kind_of
 from yarnps.worker.functions import Collector, Functions, all_shards, requests
 from yarnps.worker.gather import SMALL_KEYS, SMALL_ROW_BYTES, Kind, may_share
-from yarnps.worker.routing import Part
 from yarnps.worker.shorter import DensePushes, SparsePushes
 
 if TYPE_CHECKING:
