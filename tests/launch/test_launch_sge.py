@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import engines
 import launching
 import pytest
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +34,18 @@ def test_roles_as_tasks(env: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_a_failure_ends_all(env: dict[str, str], tmp_path: Path) -> None:
-    done = launching.run("sge", "--fail", "worker", "1", "7", env=env, cwd=tmp_path)
+    said = tmp_path / "said"
+    said.mkdir()
+    words = ("--fail", "worker", "1", "7", "--say", str(said))
+    done = launching.run("sge", *words, env=env, cwd=tmp_path)
     assert done.status == 7
     assert "worker 1 failed with status 7: all others are ended" in done.err
+    pids = [one["pid"] for one in launching.said(said).values()]
+    assert len(pids) == 3
+    until(lambda: not any(launching.alive(pid) for pid in pids), "no task stays", 30.0)
 
 
 def test_a_queue_that_does_not_exist(env: dict[str, str], tmp_path: Path) -> None:
     done = launching.run("sge", env=env, cwd=tmp_path, options=("--queue", "nosuch"))
     assert done.status == 1
     assert 'unknown queue "nosuch"' in done.err
-
-
-def test_no_task_stays(env: dict[str, str], tmp_path: Path) -> None:
-    launching.check_stopped("sge", signal.SIGINT, env=env, tmp_path=tmp_path)
