@@ -71,6 +71,12 @@ def _unsupported(function: F) -> F:
     show_default=True,
     help="Time for all processes to register after the first one has.",
 )
+@click.option(
+    "--barrier-timeout",
+    default="60 min",
+    show_default=True,
+    help="Time that processes may wait for others at a barrier.",
+)
 @click.option("--print", "show", is_flag=True, help="Show what would be done, and do nothing.")
 @_unsupported
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -78,7 +84,8 @@ def command(show: bool, log_level: str | None, log_file: str | None, **given: An
     """Start a ps-lite program, such as MXNet's, as launch.py and dmlc-submit did.
 
     The COMMAND runs in every worker and server; the scheduler is this process (with yarn: the
-    job's ApplicationMaster). The exit status is that of the first worker that failed.
+    job's ApplicationMaster). Without servers, XGBoost's tracker is there instead. The exit status
+    is that of the first worker that failed.
 
     \b
     yarnps launch -n 2 -s 1 --launcher local -- python train.py --kv-store dist_sync
@@ -101,4 +108,4 @@ def command(show: bool, log_level: str | None, log_file: str | None, **given: An
 
         if show:
             return start.show(asked, os.environ)
-        return start.launch(asked, os.environ, journal.say, given["start_timeout"])
+        return start.launch(asked, os.environ, journal.say, start.limits_of(given))

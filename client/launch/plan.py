@@ -52,30 +52,41 @@ def seats(options: Options) -> list[Seat]:
     ]
 
 
+def environment_of(options: Options, seat: Seat, environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's own variables for a process, the command line's before the launcher's.
+
+    Parameters
+    ----------
+    environ
+        The launcher's environment. What of it configures ps-lite (PS_VERBOSE, DMLC_INTERFACE, …)
+        reaches all processes, wherever they run.
+    """
+    ask = options.role(seat.role)
+    theirs = {k: v for k, v in environ.items() if cleared(k) and k not in UNSET}
+    threads = {THREADS: str(ask.cores)} if ask.cores else {}
+    return {**theirs, **threads, **options.env, **ask.env}
+
+
 def task(options: Options, seat: Seat, scheduler: Address, environ: Mapping[str, str]) -> Task:
-    """A process with the variables of the DMLC contract.
+    """A process of ps-lite with the variables of the DMLC contract.
 
     Parameters
     ----------
     scheduler
         Where this process finds the scheduler: it has a port of its own there.
     environ
-        The launcher's environment. What of it configures ps-lite (PS_VERBOSE, DMLC_INTERFACE, …)
-        reaches all processes, wherever they run; the options of the command line go before it.
+        The launcher's environment.
     """
-    ask = options.role(seat.role)
-    theirs = {k: v for k, v in environ.items() if cleared(k) and k not in UNSET}
-    given = {**theirs, **options.env, **ask.env}
+    given = environment_of(options, seat, environ)
     contract = Contract(
         seat,
         workers=options.worker.count,
         servers=options.server.count,
         scheduler=scheduler,
         cluster=options.launcher,
-        vcores=ask.cores,
     )
     env = contract.environment(given)
-    if not ask.cores and THREADS not in given:
+    if THREADS not in given:
         del env[THREADS]  # nobody has said how many cores a process may use
     return Task(seat, options.shell_command, env)
 

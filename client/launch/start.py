@@ -8,14 +8,18 @@ from collections.abc import Callable, Mapping
 from yarnps._errors import InputError
 from yarnps.client import exits
 from yarnps.client.launch.local import LocalPlace
+from yarnps.client.launch.meeting import Limits
 from yarnps.client.launch.mpi import MpiPlace
 from yarnps.client.launch.options import Options
 from yarnps.client.launch.places import Place
-from yarnps.client.launch.plan import own_address, seats, task
+from yarnps.client.launch.plan import Task, environment_of, own_address, seats, task
 from yarnps.client.launch.session import Session
 from yarnps.client.launch.sge import SgePlace
 from yarnps.client.launch.ssh import SshPlace, read_hosts
-from yarnps.pslite.wire import Address
+from yarnps.pslite.wire import Address, Seat
+from yarnps.rabit import contract
+
+PORTS = ("DMLC_PS_ROOT_PORT", contract.TRACKER_PORT)
 
 
 def place_of(options: Options, environ: Mapping[str, str]) -> Place:
@@ -36,8 +40,27 @@ def place_of(options: Options, environ: Mapping[str, str]) -> Place:
     return LocalPlace()
 
 
+def limits_of(given: Mapping[str, str]) -> Limits:
+    """The limits of the options `--start-timeout` and `--barrier-timeout`.
+
+    Raises
+    ------
+    InputError
+        One is no duration.
+    """
+    from yarnps.spec import parse_duration
+
+    seconds = []
+    for name in ("start_timeout", "barrier_timeout"):
+        try:
+            seconds.append(parse_duration(given[name]))
+        except ValueError as error:
+            raise InputError(f"--{name.replace('_', '-')} {given[name]}: {error}") from error
+    return Limits(*seconds)
+
+
 def launch(
-    options: Options, environ: Mapping[str, str], say: Callable[..., None], start_timeout: str
+    options: Options, environ: Mapping[str, str], say: Callable[..., None], limits: Limits
 ) -> int:
     """Run a launch to its end; returns its exit status.
 
@@ -46,16 +69,10 @@ def launch(
     YarnpsError
         It could not be started.
     """
-    from yarnps.spec import parse_duration
-
-    try:
-        limit_s = parse_duration(start_timeout)
-    except ValueError as error:
-        raise InputError(f"--start-timeout {start_timeout}: {error}") from error
     place = place_of(options, environ)
 
     async def run() -> int:
-        return await Session(options, place, environ, say, limit_s).run()
+        return await Session(options, place, environ, say, limits).run()
 
     return asyncio.run(run())
 
@@ -64,8 +81,18 @@ def show(options: Options, environ: Mapping[str, str]) -> int:
     """Print what each process would run, with what in its environment."""
     host = own_address(options, place_of(options, environ).first_host)
     for seat in seats(options):
-        shown = task(options, seat, Address(host, 0), environ)
+        shown = _shown(options, seat, host, environ)
         print(f"{seat}: {shown.command}")
         for name, value in sorted(shown.env.items()):
-            print(f"  {name}={'<a free port>' if name == 'DMLC_PS_ROOT_PORT' else value}")
+            print(f"  {name}={'<a free port>' if name in PORTS else value}")
     return exits.SUCCEEDED
+
+
+def _shown(options: Options, seat: Seat, host: str, environ: Mapping[str, str]) -> Task:
+    """A task without a port."""
+    if options.server.count:
+        return task(options, seat, Address(host, 0), environ)
+    given = environment_of(options, seat, environ)
+    workers, cluster = options.worker.count, options.launcher
+    env = contract.environment(seat.rank, workers, host, 0, cluster=cluster, given=given)
+    return Task(seat, options.shell_command, env)

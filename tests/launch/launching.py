@@ -31,13 +31,19 @@ class Launched(NamedTuple):
 
 
 def start(
-    launcher: str, *words: str, env: Mapping[str, str], cwd: Path, options: tuple[str, ...] = ()
+    launcher: str,
+    *words: str,
+    env: Mapping[str, str],
+    cwd: Path,
+    options: tuple[str, ...] = (),
+    program: Path = PROGRAM,
+    servers: int = 1,
 ) -> subprocess.Popen[str]:
     """Launch one server and two workers."""
     ours = [sys.executable, "-m", "yarnps.client.main", "launch", "--launcher", launcher]
-    program = [sys.executable, str(PROGRAM), *words]
+    ours += ["-n", "2", "-s", str(servers)]
     return subprocess.Popen(
-        [*ours, "-n", "2", "-s", "1", *options, "--", *program],
+        [*ours, *options, "--", sys.executable, str(program), *words],
         env={**os.environ, **env},
         cwd=cwd,
         stdin=subprocess.DEVNULL,
@@ -58,11 +64,9 @@ def end(process: subprocess.Popen[str]) -> Launched:
     return Launched(process.returncode, out, err)
 
 
-def run(
-    launcher: str, *words: str, env: Mapping[str, str], cwd: Path, options: tuple[str, ...] = ()
-) -> Launched:
+def run(launcher: str, *words: str, env: Mapping[str, str], cwd: Path, **more: Any) -> Launched:
     """Launch, and wait for the end."""
-    return end(start(launcher, *words, env=env, cwd=cwd, options=options))
+    return end(start(launcher, *words, env=env, cwd=cwd, **more))
 
 
 def said(folder: Path) -> dict[str, dict[str, Any]]:

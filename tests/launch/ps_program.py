@@ -1,9 +1,10 @@
 """A small program that speaks ps-lite's start, barriers and end, to test the launchers with.
 
-    python ps_program.py [--fail ROLE RANK STATUS [--before]] [--hang ROLE RANK] [--say FOLDER]
+    python ps_program.py [--fail ROLE RANK STATUS | --hang ROLE RANK] [--before] [--say FOLDER]
 
 Every node registers, passes the barrier of the start, does its part and passes that of the end,
-all with the scheduler that its environment names. `--before`: it fails before it registers.
+all with the scheduler that its environment names. `--before`: it fails, or hangs, before it
+registers.
 """
 
 from __future__ import annotations
@@ -80,16 +81,18 @@ def main(words: list[str]) -> int:
     if "--say" in words:
         seen = {"env": dict(os.environ), "cwd": os.getcwd(), "pid": os.getpid()}
         Path(words[words.index("--say") + 1], "-".join(me)).write_text(json.dumps(seen))
-    failure = meant("--fail")
+    failure, hang = meant("--fail"), meant("--hang")
     if failure and "--before" in words:
         return int(failure[0])
+    if hang and "--before" in words:
+        signal.pause()
     node = Node()
     node.barrier()
     print("works", flush=True)
     print("complains", file=sys.stderr, flush=True)
     if failure:
         return int(failure[0])
-    if meant("--hang"):
+    if hang:
         signal.pause()
     node.barrier()
     return 0

@@ -8,6 +8,20 @@ from pathlib import Path
 import launching
 import pytest
 
+XGBOOST = """\
+import os, sys
+from xgboost.collective import CommunicatorContext, get_rank, get_world_size
+
+with CommunicatorContext(
+    dmlc_tracker_uri=os.environ["DMLC_TRACKER_URI"],
+    dmlc_tracker_port=int(os.environ["DMLC_TRACKER_PORT"]),
+    dmlc_task_id=os.environ["DMLC_TASK_ID"],
+):
+    print(get_rank(), "of", get_world_size(), flush=True)
+    if "fail" in sys.argv and get_rank() == 1:
+        os._exit(7)
+"""
+
 
 def test_all_roles_run_under_their_names(tmp_path: Path) -> None:
     done = launching.run("local", env={}, cwd=tmp_path)
@@ -75,6 +89,34 @@ def test_a_server_that_leaves_its_workers_ends_the_launch(tmp_path: Path) -> Non
     done = launching.run("local", *words, env={}, cwd=tmp_path)
     assert done.status == 1
     assert "server 0 has ended, with success, while worker 0 and worker 1 need it" in done.err
+
+
+def test_who_never_registers_is_named(tmp_path: Path) -> None:
+    words = ("--hang", "worker", "1", "--before")
+    options = ("--start-timeout", "1 s")
+    done = launching.run("local", *words, env={}, cwd=tmp_path, options=options)
+    assert done.status == 6
+    assert "worker 1 did not register within 1 s after the first process had" in done.err
+
+
+def test_who_never_comes_to_a_barrier_is_named(tmp_path: Path) -> None:
+    words = ("--hang", "worker", "1")
+    options = ("--barrier-timeout", "1 s")
+    done = launching.run("local", *words, env={}, cwd=tmp_path, options=options)
+    assert done.status == 1
+    assert "s for worker 1 (--barrier-timeout)" in done.err
+
+
+def test_without_servers_there_is_a_tracker_for_xgboost(tmp_path: Path) -> None:
+    program = tmp_path / "collective.py"
+    program.write_text(XGBOOST)
+    more = {"env": {}, "cwd": tmp_path, "program": program, "servers": 0}
+    done = launching.run("local", **more)
+    assert done.status == 0, done
+    assert {"[worker 0] 0 of 2", "[worker 1] 1 of 2"} <= set(done.out.splitlines())
+    done = launching.run("local", "fail", **more)
+    assert done.status == 7
+    assert "worker 1 failed with status 7: all others are ended" in done.err
 
 
 @pytest.mark.parametrize(
