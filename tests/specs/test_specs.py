@@ -12,16 +12,16 @@ import pytest
 import scipy.sparse
 import xgboost
 from conftest import SPECS
-from jobs import Done, count_lines, labels, predict, scores, submit, yarnps
+from jobs import Done, count_lines, submit, yarnps
 from sklearn.metrics import roc_auc_score
 
 from yarnps.data import DataSettings, Rows, read_file
 
-RUN_HERE = {"flights.yaml", "own_program.yaml", "csv.yaml", "warm_start.yaml", "fm.yaml"}
+RUN_HERE = {"flights.yaml", "own_program.yaml", "csv.yaml", "warm_start.yaml"}
 RUN_HERE |= {"xgboost.yaml"}
 MXNET = {"mxnet-sync.yaml", "mxnet-async.yaml"}
 RUN_HERE |= MXNET
-RUN_ELSEWHERE = {"word2vec.yaml"}  # in a module of their own
+RUN_ELSEWHERE = {"word2vec.yaml", "fm.yaml"}  # in a module of their own
 
 
 def test_no_job_file_is_left_out() -> None:
@@ -71,24 +71,6 @@ def test_csv(specs: Path) -> None:
     assert done.metrics["test_logloss"] == min(measured)
     for line in (done.model / "part-0.txt").read_text().splitlines():
         assert re.fullmatch(r"-?\d+ -?\d+\.\d+(e-?\d+)?", line)
-
-
-def test_fm(specs: Path, movielens: Path, tmp_path: Path) -> None:
-    (specs / "movielens").symlink_to(movielens)
-    done = submit(specs / "fm.yaml", ["train.epochs=5", f"model.path={tmp_path}/model"])
-    assert done.outcome["state"] == "SUCCEEDED"
-    assert done.outcome["rows"] == 5 * count_lines(movielens / "train")
-    # The whole task comes to 0.900; biases alone, without factors, to 0.94.
-    assert done.metrics["test_rmse"] < 0.925
-    rmse = done.per_epoch("test_rmse")
-    assert rmse == sorted(rmse, reverse=True)
-    said = predict(done.model, movielens / "test", tmp_path / "scores")
-    assert said["metrics"]["rmse"] == pytest.approx(done.metrics["test_rmse"], abs=1e-6)
-    assert said["metrics"]["mae"] == pytest.approx(done.metrics["test_mae"], abs=1e-6)
-    found, stars = scores(tmp_path / "scores"), labels(movielens / "test")
-    exact = np.sqrt(np.mean((found - stars) ** 2))
-    assert said["metrics"]["rmse"] == pytest.approx(exact, abs=1e-9)
-    assert found.min() >= 1 and found.max() <= 5
 
 
 def test_warm_start(specs: Path, first: Done) -> None:
