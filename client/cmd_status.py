@@ -12,7 +12,7 @@ from yarnps._errors import ClusterError
 from yarnps.client import clusters, exits, job
 from yarnps.client.cmd_attach import JOB_DIR
 from yarnps.client.follow import event_line, report_line
-from yarnps.client.output import OUTPUT, clock, count, duration, print_json, size
+from yarnps.client.output import OUTPUT, clock, count, duration, print_json, size, table
 
 if TYPE_CHECKING:
     from yarnps.status import Status
@@ -100,6 +100,10 @@ def as_json(application: str, sight: job.Sight, log: list[Any] | None) -> dict[s
     return answer
 
 
+# Only yarnps' own programs tell how far they are, and only their model is the servers'.
+_OF_NATIVE = ("progress", "model")
+
+
 def describe(status: Status, *, live: bool) -> str:
     """The status document as text."""
     p = status.progress
@@ -115,6 +119,8 @@ def describe(status: Status, *, live: bool) -> str:
         ("job directory", status.job_dir or "-"),
         ("model", status.model or "-"),
     ]  # fmt: skip
+    if status.runtime != "native":
+        facts = [fact for fact in facts if fact[0] not in _OF_NATIVE]
     if status.metrics:
         values = sorted((status.best or status.metrics).items())
         facts.append(("metrics", ", ".join(f"{name} {value:.6g}" for name, value in values)))
@@ -122,9 +128,9 @@ def describe(status: Status, *, live: bool) -> str:
         left_out = f"{count(p.bad_records)} records, {p.skipped_splits} splits"
         facts.append(("left out", left_out))
     for process in status.processes:
-        for table in process.tables:
-            if table.losses:
-                facts.append((f"table {table.name}", f"{table.losses} on server {process.rank}"))
+        for kept in process.tables:
+            if kept.losses:
+                facts.append((f"table {kept.name}", f"{kept.losses} on server {process.rank}"))
     if status.restarts or status.am_restarts:
         facts.append(("restarts", f"{status.restarts} of roles, {status.am_restarts} of the AM"))
     lines += ["", *(f"{name + ':':<15}{value}" for name, value in facts)]
