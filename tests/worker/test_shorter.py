@@ -12,8 +12,10 @@ import pytest
 from engine_harness import playing, write_input
 
 from yarnps._errors import InputError, ServerRefused
+from yarnps.protocol.keylists import KeyLists
 from yarnps.protocol.tables import Add, Ftrl, Optimizer, TableSpec, Wire
 from yarnps.worker.client import Client
+from yarnps.worker.connection import Connection
 from yarnps.worker.residuals import SparseResiduals
 from yarnps.worker.shorter import DensePushes, SparsePushes
 from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
@@ -140,6 +142,42 @@ def test_kkt_leaves_out_what_would_stay_at_zero(world: World) -> None:
     other = np.arange(100, 120)
     table.push(other, grads).wait()  # nothing is known about these: all go
     assert table.size().wait()[0] == 40
+
+
+def test_lists_of_keys_travel_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = world.sparse("lists", Wire(key_lists=True), dim=3)
+    sent: list[int] = []
+    write = Connection.write
+
+    def counted(self: Connection, buffers: list[Any]) -> None:
+        sent.append(sum(memoryview(buffer).nbytes for buffer in buffers))
+        write(self, buffers)
+
+    monkeypatch.setattr(Connection, "write", counted)
+    first = table.pull(KEYS)
+    first.wait()
+    with_keys, named = sum(sent), []
+    for _ in range(3):
+        sent.clear()
+        table.push(KEYS, VALUES).wait()
+        named.append(sum(sent) - VALUES.nbytes)
+    np.testing.assert_allclose(table.pull(KEYS).wait(), 3 * VALUES, rtol=1e-6)
+    assert with_keys > KEYS.nbytes
+    assert max(named) < with_keys - KEYS.nbytes + 200  # the keys are gone, a name came
+
+
+def test_a_list_that_the_server_has_forgotten_is_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = world.sparse("forgotten", Wire(key_lists=True), dim=3)
+    table.push(KEYS, VALUES).wait()
+    other = KEYS + 1
+    with monkeypatch.context() as patch:
+        # As if they had been sent: the worker names lists that no server has seen.
+        patch.setattr(KeyLists, "find", lambda self, name: b"")
+        future = table.push(other, VALUES)
+    future.wait()
+    np.testing.assert_allclose(table.pull(other).wait(), VALUES, rtol=1e-6)
 
 
 @pytest.mark.parametrize("form", ["float16", "int8", "topk"])

@@ -74,6 +74,21 @@ def _increasing(keys):  # type: ignore[no-untyped-def]
 
 
 @jit
+def look_over(sections, places):  # type: ignore[no-untyped-def]
+    """What a message names: (highest shard, shards whose place is below 0, number of keys).
+
+    The second is of use only where the first is a shard that there is.
+    """
+    highest, foreign, keys = 0, 0, 0
+    for i in range(sections.shape[0]):
+        shard = np.int64(sections[i, 0])
+        highest = max(highest, shard)
+        foreign += shard >= places.shape[0] or places[shard] < 0
+        keys += np.int64(sections[i, 1])
+    return highest, foreign, keys
+
+
+@jit
 def take_rows(values, order, out):  # type: ignore[no-untyped-def]
     """``out[j] = values[order[j]]``."""
     dim = values.shape[1]

@@ -114,6 +114,10 @@ class Wire:
     kkt
         ``kkt``: what has come together for a weight is sent when it is larger than so many times
         ``l1``. Only keys of the latest pull, when exactly these are pushed, can be left out.
+    key_lists
+        Sparse tables: a list of keys that was sent before is named by its hash (16 bytes). Nothing
+        is lost. For networks slower than hashing (about 1 GB/s), where the same keys are pulled
+        and pushed.
 
     Error feedback: what a push leaves out is added to the worker's next push of the same key or
     element. It is void when the tables go back to a checkpoint, and is counted then.
@@ -123,6 +127,7 @@ class Wire:
     pull: PullForm = "exact"
     keep: float = 0.1
     kkt: float = 0.1
+    key_lists: bool = False
 
     def __post_init__(self) -> None:
         for what, form, forms in (

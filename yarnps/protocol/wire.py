@@ -62,6 +62,7 @@ class Op(IntEnum):
     STALE_GENERATION = 67
     STALE_LEASE = 68
     NOT_READY = 69
+    KEYS_UNKNOWN = 70  # the list of keys that was named is not remembered: send it
 
 
 class Flag(IntFlag):
@@ -70,6 +71,8 @@ class Flag(IntFlag):
     LEASED = 1  # the identity of a push is (epoch, split, batch, push); the token is checked
     WHOLE = 2  # dense: all elements of the shards named; there are no keys
     RANGES = 4  # dense: keys are pairs (first element, end)
+    KEEP_KEYS = 8  # the list of keys is to be remembered
+    KNOWN_KEYS = 16  # the keys section is the name of a list that was sent before
 
 
 class Code(IntEnum):

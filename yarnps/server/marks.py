@@ -10,6 +10,7 @@ arrives for it is a duplicate.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -178,16 +179,20 @@ class Recent:
     LIMIT = 8192
 
     def __init__(self) -> None:
-        self._seen: dict[int, dict[int, None]] = {}
+        self._seen: dict[int, tuple[set[int], deque[int]]] = {}
 
     def is_repeated(self, incarnation: int, request: int) -> bool:
         """Whether the request was seen; it is from now on."""
-        seen = self._seen.setdefault(incarnation, {})
+        found = self._seen.get(incarnation)
+        if found is None:
+            found = self._seen[incarnation] = set(), deque()
+        seen, order = found
         if request in seen:
             return True
-        seen[request] = None
-        if len(seen) > self.LIMIT:
-            del seen[next(iter(seen))]
+        seen.add(request)
+        order.append(request)
+        if len(order) > self.LIMIT:
+            seen.remove(order.popleft())
         return False
 
     def forget(self, incarnation: int) -> None:

@@ -136,6 +136,13 @@ class ServerProcess:
                 self._next_stats = now + STATS_S
                 self._send(self._each_second(now))
 
+    def _say(self, message: pb.FromRole) -> None:
+        """Tell the agent; without one this process ends."""
+        try:
+            self._channel.send(message)
+        except OSError:
+            exit_without_agent()
+
     def _send(self, replies: list[Reply]) -> None:
         for reply in replies:
             self._port.send(reply)
@@ -154,7 +161,7 @@ class ServerProcess:
             self._unheard_until = 0.0
             if unheard := self._service.clocks.stop_waiting():
                 text = f"the gate no longer waits for {len(unheard)} workers that say nothing"
-                self._channel.send(pb.FromRole(event=pb.RoleEvent(name="gate", text=text)))
+                self._say(pb.FromRole(event=pb.RoleEvent(name="gate", text=text)))
         stats = pb.Stats(
             clock=self._service.clocks.lowest(),
             pushes=self._service.counts.pushes,
@@ -162,10 +169,10 @@ class ServerProcess:
             duplicates=self._service.store.duplicates,
         )
         stats.tables.extend(self._service.table_stats())
-        self._channel.send(pb.FromRole(stats=stats))
+        self._say(pb.FromRole(stats=stats))
         store = self._service.store
         for text in self._watch.look(store.tables.values(), store.memory_limit):
-            self._channel.send(pb.FromRole(event=pb.RoleEvent(name="tables", text=text)))
+            self._say(pb.FromRole(event=pb.RoleEvent(name="tables", text=text)))
         self._port.expire(now)
         return self._service.expire(now) + self._service.open_gate()
 
@@ -182,7 +189,7 @@ class ServerProcess:
             report = task.report()
             if report.HasField("save_done") and not task.error:
                 self._saved = report
-            self._channel.send(report)
+            self._say(report)
 
     # ------------------------------------------------------------------ the channel
 
@@ -219,8 +226,8 @@ class ServerProcess:
             log.info("stopping: %s", message.stop.reason)
             self._stopping = True
         elif kind == "am_back":
-            self._channel.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid(), resync=True)))
-            self._channel.send(pb.FromRole(server_ready=self._ready))
+            self._say(pb.FromRole(hello=pb.RoleHello(pid=os.getpid(), resync=True)))
+            self._say(pb.FromRole(server_ready=self._ready))
         return []
 
     def _is_writing(self, message: pb.ToRole) -> bool:
@@ -231,7 +238,7 @@ class ServerProcess:
     def _save(self, save: pb.Save) -> None:
         """Begin a cut; one that is written already is told again, not written again."""
         if self._saved is not None and self._saved.save_done.cut == save.cut:
-            self._channel.send(self._saved)
+            self._say(self._saved)
             return
         store, incarnation = self._service.store, self._begin.incarnation
         self._tasks.append(Save(store, save.cut, save.path, self._rank, incarnation))

@@ -13,8 +13,9 @@ import numpy as np
 
 from yarnps._errors import InputError
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol import wire
+from yarnps.protocol import keylists, wire
 from yarnps.protocol.codecs import encode
+from yarnps.protocol.keylists import KeyLists
 from yarnps.protocol.shards import Sections
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
@@ -24,6 +25,10 @@ from yarnps.server.clocks import Clocks
 from yarnps.server.store import Results, Store
 
 log = logging.getLogger(__name__)
+
+# Numbers: an enum's own operations take microseconds.
+_LEASED, _KNOWN_KEYS = int(Flag.LEASED), int(Flag.KNOWN_KEYS)
+_LISTED = int(Flag.KEEP_KEYS | Flag.KNOWN_KEYS)
 
 Frames = list[Any]
 
@@ -78,6 +83,7 @@ class Service:
     def __post_init__(self) -> None:
         self._known: dict[bytes, int] = {}  # peers that said HELLO, and their incarnations
         self._parked: dict[tuple[bytes, int], _Parked] = {}
+        self._key_lists: dict[bytes, KeyLists] = {}
         self._gate_moved = False
         self.own_functions = OwnFunctions(self.store)
         self._handlers: dict[int, Callable[[Message], Frames]] = {
@@ -133,6 +139,7 @@ class Service:
     def forget(self, peer: bytes) -> None:
         """The connection is gone, and with it whoever waited at its other end."""
         self._known.pop(peer, None)
+        self._key_lists.pop(peer, None)
         for key in [key for key in self._parked if key[0] == peer]:
             del self._parked[key]
 
@@ -153,6 +160,10 @@ class Service:
                     header,
                     Op.STALE_GENERATION if header.generation < self.generation else Op.NOT_READY,
                 )
+            if header.flags & _LISTED:
+                if (keys := self._listed_keys(peer, message)) is None:
+                    return self._reply(header, Op.KEYS_UNKNOWN)
+                message = message._replace(keys=keys)
             if header.clock != wire.NO_CLOCK and header.op != Op.JOIN:
                 self._gate_moved |= self.clocks.advance(header.incarnation, header.clock)
                 if header.op in (Op.PULL, Op.PUSH_PULL) and not self.clocks.is_open(header.clock):
@@ -166,6 +177,15 @@ class Service:
         except Exception as error:  # one bad request must not end the server
             log.exception("request %s of %s", header, peer.hex())
             return self._refuse(header, Code.INTERNAL, f"{type(error).__name__}: {error}")
+
+    def _listed_keys(self, peer: bytes, message: Message) -> bytes | None:
+        """The keys of a message whose list is to be remembered, or is; None: it is not."""
+        lists = self._key_lists.setdefault(peer, KeyLists(keylists.SERVER_BYTES))
+        if message.header.flags & _KNOWN_KEYS:
+            return lists.find(bytes(message.keys))
+        keys = bytes(message.keys)
+        lists.keep(keylists.name_of(keys), len(keys), keys)
+        return keys
 
     # ------------------------------------------------------------------ the gate
 
@@ -304,7 +324,7 @@ class Service:
         sections = self._routed(message)
         if sections is None:
             return self._reply(header, Op.WRONG_ROUTE)
-        leased = header.flags & Flag.LEASED
+        leased = header.flags & _LEASED
         if leased and self.store.marks.token_is_stale(header.epoch, header.split, header.token):
             return self._reply(header, Op.STALE_LEASE)
         self.counts.pushes += 1

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yarnps.protocol import codecs, wire
-from yarnps.protocol.shards import Int64s, Sections, frozen
+from yarnps.protocol.shards import Int64s, Sections, frozen, look_over
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
 from yarnps.server.dense import DenseTable, Stretch
@@ -20,6 +20,9 @@ from yarnps.server.sparse import SparseTable
 
 Table: TypeAlias = SparseTable | DenseTable
 Results: TypeAlias = list[tuple[int, list[NDArray[Any]]]]  # shards, each with its arrays
+
+# Numbers of their own: a request looks at them several times, and those of an enum are slow.
+_LEASED, _WHOLE, _RANGES = int(Flag.LEASED), int(Flag.WHOLE), int(Flag.RANGES)
 
 _DTYPE_OF = {"float32": wire.DType.FLOAT32, "float64": wire.DType.FLOAT64}
 
@@ -131,18 +134,19 @@ class Store:
     def sections(self, message: Message) -> Sections:
         """The shards that a message names, each with its number of keys."""
         sections = array(message.shards, np.dtype(np.uint32)).reshape(-1, 2)
-        if len(sections) and int(sections[:, 0].max()) >= self.shards:
-            raise WireError(
-                Code.BAD_MESSAGE, f"shard {int(sections[:, 0].max())} of {self.shards} was named"
-            )
+        highest, _, _ = look_over(sections, self.places)
+        if highest >= self.shards:
+            raise WireError(Code.BAD_MESSAGE, f"shard {highest} of {self.shards} was named")
         return sections
 
     def owns(self, sections: Sections) -> bool:
-        return bool((self.places[sections[:, 0]] >= 0).all())
+        _, foreign, _ = look_over(sections, self.places)
+        return not foreign
 
     def _keys(self, message: Message, sections: Sections, per_key: int = 1) -> Int64s:
         keys = array(message.keys, np.dtype(np.int64))
-        stated = int(sections[:, 1].sum(dtype=np.int64)) * per_key
+        _, _, counted = look_over(sections, self.places)
+        stated = counted * per_key
         if len(keys) != stated:
             raise WireError(
                 Code.BAD_MESSAGE, f"{stated} keys are stated for the shards, {len(keys)} came"
@@ -176,9 +180,9 @@ class Store:
         return values.reshape(count, table.spec.dim) if table.spec.kind == "sparse" else values
 
     def _stretches(self, table: DenseTable, message: Message, sections: Sections) -> list[Stretch]:
-        if message.header.flags & Flag.WHOLE:
+        if message.header.flags & _WHOLE:
             return table.whole(sections)
-        if message.header.flags & Flag.RANGES:
+        if message.header.flags & _RANGES:
             return table.ranges(sections, self._keys(message, sections, per_key=2))
         raise WireError(
             Code.BAD_MESSAGE, f"table {table.spec.name} is dense: name elements, not keys"
@@ -269,7 +273,7 @@ class Store:
         self, table: DenseTable, message: Message, sections: Sections, index: int
     ) -> list[Stretch]:
         """The stretches of one section, placed where its values are in the whole message."""
-        if message.header.flags & Flag.WHOLE:
+        if message.header.flags & _WHOLE:
             before = self._stretches_length(table.whole(sections[:index]))
             part = table.whole(sections[index : index + 1])
         else:
@@ -288,7 +292,7 @@ class Store:
         """Which sections have yet to be applied; None: all."""
         if not self._dedupe:
             return None
-        if not header.flags & Flag.LEASED:
+        if not header.flags & _LEASED:
             if self.recent.is_repeated(header.incarnation, header.request):
                 self.duplicates += 1
                 return np.zeros(len(sections), bool)
@@ -301,7 +305,7 @@ class Store:
         return fresh
 
     def _record(self, header: Header, sections: Sections, fresh: NDArray[np.bool_] | None) -> None:
-        if not header.flags & Flag.LEASED:
+        if not header.flags & _LEASED:
             return
         applied = sections if fresh is None else sections[fresh]
         key = Key(header.epoch, header.split, header.push)

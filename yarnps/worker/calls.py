@@ -120,3 +120,4 @@ class Request:
     since: float  # first sent, or first wanted to be sent
     nbytes: int = 0
     reroute: bool = False  # the shards are elsewhere: waits for newer routes
+    keys_name: bytes = b""  # of its list of keys, where that was named or remembered

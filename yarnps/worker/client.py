@@ -286,7 +286,13 @@ class Client:
         self._send(connection, request)
 
     def _send(self, connection: Connection, request: Request) -> None:
-        header = request.call.header._replace(generation=self.generation, route=self.router.version)
+        keys = request.part.keys
+        header = request.call.header._replace(
+            generation=self.generation,
+            route=self.router.version,
+            request=request.number,
+            keys=0 if keys is None else len(keys),
+        )
         connection.send(request, header)
 
     # ------------------------------------------------------------------ receiving
@@ -323,6 +329,9 @@ class Client:
             header.op == Op.STALE_GENERATION and request.call.lease is not None
         ):
             self._lease_is_void(request.call)
+        elif header.op == Op.KEYS_UNKNOWN:
+            connection.lists.drop(request.keys_name)
+            self._send(connection, request)
         elif header.op in (Op.NOT_READY, Op.STALE_GENERATION):
             self._delayed.append((time.monotonic() + _RETRY_S, connection, request))
         elif header.op == Op.ERROR and header.code == wire.Code.HELLO_FIRST:

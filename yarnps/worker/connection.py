@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol import wire
+from yarnps.protocol import keylists, wire
+from yarnps.protocol.keylists import KeyLists
 from yarnps.protocol.stream import Closed, Memory, Outbox, Reader, dial
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Flag, Header, Message, Op
@@ -35,6 +36,7 @@ class Connection:
         self.pending: dict[int, Request] = {}
         self.outstanding = 0  # bytes
         self.trouble = ""  # why there is no connection
+        self.lists = KeyLists(keylists.WORKER_BYTES)  # those that the server remembers
         self._epoll = epoll
         self._memory = memory
         self._socket: socket.socket | None = None
@@ -84,6 +86,7 @@ class Connection:
     def close(self, why: str = "") -> None:
         self.trouble = why
         self._outbox.clear()
+        self.lists.clear()
         self._reader = None
         if self._socket is not None:
             self._epoll.unregister(self._socket.fileno())
@@ -113,18 +116,21 @@ class Connection:
     # ------------------------------------------------------------------ sending
 
     def send(self, request: Request, header: Header) -> None:
-        """Put a request on the wire."""
+        """Put a request on the wire; `header` is all but the lengths."""
         part = request.part
-        self.write(
-            wire.encode(
-                header._replace(
-                    request=request.number, keys=0 if part.keys is None else len(part.keys)
-                ),
-                _section(part.sections),
-                _section(part.keys),
-                _section(part.values),
-            )
-        )
+        keys = _section(part.keys)
+        spec = request.call.spec
+        if spec is not None and spec.wire.key_lists and len(keys) >= keylists.LEAST_BYTES:
+            header, keys = self._listed(request, header, keys)
+        self.write(wire.encode(header, _section(part.sections), keys, _section(part.values)))
+
+    def _listed(self, request: Request, header: Header, keys: Any) -> tuple[Header, Any]:
+        """Name a list of keys that was sent before; otherwise let the server remember it."""
+        name = request.keys_name = request.keys_name or keylists.name_of(keys)
+        if self.lists.find(name) is not None:
+            return header._replace(flags=header.flags | Flag.KNOWN_KEYS), name
+        self.lists.keep(name, len(keys))
+        return header._replace(flags=header.flags | Flag.KEEP_KEYS), keys
 
     def write(self, buffers: list[Any]) -> None:
         """Send a message; what the system does not take at once goes when it does."""
