@@ -40,7 +40,7 @@ mxnet: $(VENV)/ready        ## MXNet and handwritten digits for the specs that n
 test: hadoop $(VENV)/ready data    ## all tests: units, local jobs, real YARN and HDFS, a real browser
 	$(BIN)/python -m pytest $(TESTS)
 
-bench: hadoop $(VENV)/ready data   ## side by side with peers, in one run; prints ratios
+bench: hadoop $(VENV)/ready data mxnet   ## side by side with peers, in one run; prints ratios
 	$(BIN)/python -m bench
 
 drill: hadoop $(VENV)/ready data   ## long, repeated kill runs; writes docs/drill.md

@@ -11,6 +11,7 @@ BENCHMARKS = (
     ("FTRL from text, beside Vowpal Wabbit", ["bench.ftrl"]),
     ("factorization machines, beside myFM", ["bench.fm"]),
     ("memory and longest request of growing tables, and their kernels", ["bench.tables"]),
+    ("MXNet's start and barriers, beside its own scheduler", ["bench.dmlc"]),
     ("start on this machine", ["bench.startup", "--cluster", "local"]),
     (
         "start on a warm YARN, beside bare skein",

@@ -235,7 +235,8 @@ def whole(text: str, number: int, folder: Path) -> Path:
     roles = {role: {"instances": 1, "resources": resources} for role in ("server", "worker")}
     services = job.setdefault("services", roles)
     block = job.setdefault("yarnps", {})
-    block.setdefault("data", {}).setdefault("train", "somewhere/*")
+    if block.get("runtime") != "dmlc":
+        block.setdefault("data", {}).setdefault("train", "somewhere/*")
     if "script" not in services["worker"]:
         block.setdefault("app", "ftrl")
     path = folder / f"example-{number}.yaml"
