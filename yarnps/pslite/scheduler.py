@@ -250,7 +250,7 @@ class Scheduler:
             # which it may leave first.
             node.alone = False
             node.everyone += 1
-            return [self._release(seat, group)]
+            return [self._send(seat, wire.barrier_over(group, self._next_timestamp()))]
         self._barriers.setdefault(group, {})[seat] = now
         return self._settle(now)
 
@@ -263,17 +263,18 @@ class Scheduler:
                 continue
             del self._barriers[group]
             self._passed[group] = self._passed.get(group, 0) + 1
-            out += [self._release(seat, group) for seat in waiting]
+            message = wire.barrier_over(group, self._next_timestamp())
+            out += [self._send(seat, message) for seat in waiting]
             for seat in waiting:
                 self._nodes[seat].everyone += group == wire.EVERYONE
                 self._nodes[seat].workers += group == wire.WORKER_GROUP
             out.append(Passed(group, self._passed[group], min(waiting.values())))
         return out
 
-    def _release(self, seat: Seat, group: int) -> Send:
+    def _send(self, seat: Seat, message: bytes) -> Send:
         address = self._nodes[seat].address
         assert address is not None
-        return Send(seat, address, wire.barrier_over(group, self._next_timestamp()))
+        return Send(seat, address, message)
 
     def _missing(self, group: int) -> list[Seat]:
         waiting = self._barriers.get(group, {})
