@@ -194,7 +194,7 @@ class JobMachine:
             out += self._others.seen(info)
         out += self._carry_out(self.members.reconcile(event.containers, now), now)
         if self.programs is not None:
-            out += self.programs.returned()
+            out += self.programs.returned(now)
         return out + self.training.returned(now)
 
     # ------------------------------------------------------------ inputs: agents and roles

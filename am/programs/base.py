@@ -33,7 +33,7 @@ class Programs(ABC):
         """It is gone."""
         return [], []
 
-    def returned(self) -> list[Action]:
+    def returned(self, now: float) -> list[Action]:
         """The ApplicationMaster's process is back: what it had begun and not done."""
         return []
 

@@ -9,6 +9,7 @@ from yarnps.am.actions import Action, ClosePort, Log, OpenPort, SendNode, Tell
 from yarnps.am.config import Config
 from yarnps.am.programs.base import Programs
 from yarnps.am.programs.gang import Gang
+from yarnps.am.programs.lost_words import LostWords
 from yarnps.am.resources.decisions import Decision, Died, Expiry, StartProcess, Work
 from yarnps.am.resources.decode import Ending
 from yarnps.am.resources.members import Members
@@ -51,6 +52,7 @@ class Dmlc(Programs):
         self.gang = Gang(members, self._policy, config.attempt)
         self.scheduler = self._new_scheduler()
         self._done_since: float | None = None  # all workers have ended well
+        self._lost_words = LostWords()
         failures += self.gang.first_failure()
 
     def _new_scheduler(self) -> Scheduler:
@@ -109,8 +111,9 @@ class Dmlc(Programs):
         """The ports that its processes have been told of."""
         return self.scheduler.homes()
 
-    def returned(self) -> list[Action]:
+    def returned(self, now: float) -> list[Action]:
         """The ApplicationMaster's process is back."""
+        self._lost_words.returned = now
         return [action for effect in self.scheduler.resumed() for action in self._carry_out(effect)]
 
     # ------------------------------------------------------------ what the nodes say
@@ -195,10 +198,20 @@ class Dmlc(Programs):
         """Who has not come to a barrier within the limit."""
         limit = self.config.block.dmlc.barrier_limit
         late = [w.missing[0] for w in self.scheduler.waiting() if now - w.since > limit]
+        unheard = self._unheard(now)
         return [
-            Expiry("barrier", *seat, self._members.place_of(*seat).container)
-            for seat in dict.fromkeys(late)
+            Expiry(kind, *seat, self._members.place_of(*seat).container)
+            for kind, seats in (("barrier", late), ("unheard", unheard))
+            for seat in dict.fromkeys(seats)
         ]
+
+    def _unheard(self, now: float) -> list[Seat]:
+        """Whose word was lost with an earlier process of the ApplicationMaster."""
+        awaited = [(w.missing[0], w.since) for w in self.scheduler.waiting()]
+        awaited += [(seat, 0.0) for seat in self.scheduler.unregistered()]
+        at_work = [] if awaited or not self.scheduler.complete else self.scheduler.at_work("worker")
+        cpu_of = self._members.cpu_of
+        return self._lost_words.of(awaited, at_work, lambda seat: cpu_of(*seat), now)
 
     # ------------------------------------------------------------ what it knows
 
@@ -223,6 +236,7 @@ class Dmlc(Programs):
             "gang": self.gang.snapshot(),
             "scheduler": self.scheduler.snapshot(),
             "done_since": self._done_since,
+            "returned": self._lost_words.returned,
         }
 
     def restore(self, data: dict[str, Any]) -> None:
@@ -230,6 +244,7 @@ class Dmlc(Programs):
         self.gang.restore(data["gang"])
         self.scheduler.restore(data["scheduler"])
         self._done_since = data["done_since"]
+        self._lost_words.returned = data["returned"]
 
 
 def _in_words(waiting: Waiting, now: float) -> str:

@@ -65,7 +65,7 @@ class Xgboost(Programs):
         limit_s = self.config.block.start_timeout
         return StartTracker(self._round, self.config.worker.instances, host, limit_s)
 
-    def returned(self) -> list[Action]:
+    def returned(self, now: float) -> list[Action]:
         """A tracker that was ordered and not heard of is lost; one that was has been found."""
         lost = self._asked and self._tracker is None and self._waiting
         return [self._order()] if lost else []

@@ -368,6 +368,11 @@ class Members:
         vitals = self._vitals.get(container)
         return vitals.memory_peak if vitals else None
 
+    def cpu_of(self, role: str, rank: int) -> float | None:
+        """Percent of one core that a rank's processes used at the last heartbeat; not durable."""
+        vitals = self._vitals.get(self._ranks[role, rank].container)
+        return vitals.cpu_percent if vitals else None
+
     def incarnations(self, role: str) -> list[Incarnation]:
         """The live incarnations of a role, by rank and process."""
         return [i for rank in self._ranks.values() if rank.role == role for i in rank.alive]

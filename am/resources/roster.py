@@ -158,6 +158,9 @@ def expired(kind: str, rank: Rank, limits: Limits) -> Ending:
     if kind == "frozen":
         text = f"its process has said nothing for {limits.silence:.0f} s, though its agent lives"
         return Ending(Cause.SILENT, text)
+    if kind == "unheard":
+        text = "what it said was lost with the ApplicationMaster's process, and it waits for ever"
+        return Ending(Cause.OUR_KILL, text)
     if kind == "barrier":
         text = "others have waited for it at a barrier for too long (dmlc.barrier_limit)"
         return Ending(Cause.SILENT, text)

@@ -62,6 +62,7 @@ class Node:
         self.who = incarnation("app", box.id, 0, start)
         self.alive, self.known, self.stopped, self.frozen = True, False, False, False
         self.peers: dict[int, int] = {}  # node id -> port
+        self.busy = False
         self._sent = count(1)
         self._life = self._server() if self.seat.role == "server" else self._worker()
         world.nodes[self.address] = self
@@ -79,7 +80,9 @@ class Node:
             yield
             yield from self._wait_at(WORKER_GROUP)  # its first key
         self.world.later(self.world.work_s(), self.act)
+        self.busy = True
         yield
+        self.busy = False
         yield from self._wait_at(WORKER_GROUP)
         if self.seat.rank == 0:
             for peer, port in self.peers.items():
@@ -165,6 +168,10 @@ class Box:
         state: Any = self.state
         return ContainerInfo(self.id, self.role, state, "n1", exit_message=self.message)
 
+    def heartbeat(self) -> pb.Heartbeat:
+        busy = self.node is not None and self.node.busy
+        return pb.Heartbeat(usage=[pb.ProcessUsage(cpu_percent=90.0 if busy else 0.5)])
+
     def grant(self) -> None:
         if self.state == "requested" and not self.never:
             self.state = "running"
@@ -242,6 +249,7 @@ class World:
         self.nodes: dict[int, Node] = {}
         self.ports: dict[int, Seat] = {}  # that the ApplicationMaster listens on
         self.am_alive = True
+        self.deaf = False  # what comes to its ports is lost: it is about to die
         self.machine = JobMachine(config, self.now)
         self.feed(i.Started(nodes=3))
         self.later(TICK_S, self.tick)
@@ -282,7 +290,7 @@ class World:
             due = self.machine.members.due(self.now, responsive=True)
             for box in self.boxes.values():
                 if box.connected and box.state == "running":
-                    self.machine.members.heard(box.id, self.now)
+                    self.machine.members.heard(box.id, self.now, box.heartbeat())
             for expiry in due + self.machine.overdue(self.now, {}):
                 self.feed(i.Expired(expiry))
             self.feed(i.Ticked())
@@ -341,6 +349,8 @@ class World:
 
     def arrives(self, port: int, sender: bytes, message: bytes) -> None:
         """At a port of the scheduler's; while nobody listens, zmq keeps it and tries again."""
+        if self.deaf:
+            return  # it has arrived, and is in no journal
         if not self.am_alive:
             self.later(0.5, self.arrives, port, sender, message)
         elif port in self.ports:

@@ -192,6 +192,32 @@ def test_the_am_dies(when: float, tmp_path: Path) -> None:
     assert len(made.nodes) == 5
 
 
+@pytest.mark.parametrize("what", ["registration", "barrier"])
+def test_what_was_said_to_an_am_about_to_die(what: str, tmp_path: Path) -> None:
+    made = world(tmp_path)
+    if what == "barrier":
+        made.until(made.working)
+    else:
+        made.until(lambda: len(made.logged("joined")) == 1)
+    made.deaf = True
+    end = made.now + 2.0
+    made.until(lambda: made.now > end)
+    made.am_dies()
+    made.deaf = False
+    assert made.run(120.0) == "SUCCEEDED"
+    assert made.logged("death", "was lost with the ApplicationMaster's process")
+    spent = sum(rank.budget.spent for rank in made.machine.members._ranks.values())
+    assert spent == 0, "the AM's fault costs nobody anything"
+
+
+def test_who_computes_for_long_after_a_restart_of_the_am_is_left_alone(tmp_path: Path) -> None:
+    made = World(1, config(tmp_path), work_s=400.0)
+    made.until(lambda: any(node.busy for node in made.nodes.values()))
+    made.am_dies()
+    assert made.run(600.0) == "SUCCEEDED"
+    assert not made.logged("death")
+
+
 def test_a_port_that_is_lost_with_the_am(tmp_path: Path) -> None:
     made = world(tmp_path)
     made.until(made.working)

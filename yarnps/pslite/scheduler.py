@@ -308,6 +308,16 @@ class Scheduler:
         nodes = self._nodes.items()
         return [(seat, n.here) for seat, n in nodes if n.here is not None and not n.ended_well]
 
+    def unregistered(self) -> list[Seat]:
+        """Whose process has been started and has not registered."""
+        nodes = self._nodes.items()
+        return [s for s, n in nodes if n.here is not None and n.address is None]
+
+    def at_work(self, role: str) -> list[Seat]:
+        """Who has registered and has not ended well."""
+        nodes = self._nodes.items()
+        return [s for s, n in nodes if s.role == role and n.address and not n.ended_well]
+
     def has_joined(self, seat: Seat) -> bool:
         """Whether the seat's process has registered."""
         return self._nodes[seat].address is not None
