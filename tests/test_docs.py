@@ -129,6 +129,8 @@ def check_command(line: list[str]) -> None:
     assert command is not None, f"yarnps {' '.join(line)}: no such verb"
     known = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
     for word in rest:
+        if word == "--":  # another program's words follow
+            break
         if word.startswith("-") and word != "-":
             name = word.partition("=")[0]
             assert name in known | {"--help", "-h"}, f"yarnps {' '.join(line)}: no {name}"
