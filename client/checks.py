@@ -102,7 +102,8 @@ def look(job: Job, name: str, *, trying: bool = True) -> Found | None:
         sys.path.insert(0, str(job.folder))
     settings = DataSettings.from_block(block)
     workers = job.roles["worker"].instances if "worker" in job.roles else 1
-    listing = list_input(given, settings, workers=workers)
+    readers = block.sync.parts_of(workers) or workers
+    listing = list_input(given, settings, workers=readers)
     if not listing.splits:
         raise DataError(
             f"data.{name} has no input: {', '.join(given)}",

@@ -9,6 +9,7 @@ YarnpsError
 ├── JobFailed             the job ended with a failure                                (exit 1)
 ├── ServerRefused         a server refused a call; the message says why
 └── LeaseRevoked          the lease of this batch is void; `data()` goes on by itself
+    └── LateBatch         BSP: its step was closed without it; `data()` gives it out again
 """
 
 from __future__ import annotations
@@ -88,3 +89,11 @@ class ServerRefused(YarnpsError):
 
 class LeaseRevoked(YarnpsError):
     """The lease that this batch belongs to is void."""
+
+
+class LateBatch(LeaseRevoked):
+    """The batch came when its BSP step had been closed without it. `step` is the open one."""
+
+    def __init__(self, what: str, remedy: str = "", *, step: int = 0) -> None:
+        super().__init__(what, remedy)
+        self.step = step

@@ -108,6 +108,7 @@ class Process:
     rows: int = 0
     clock: int | None = None
     idle_s: float | None = None
+    late: int = 0  # BSP with spare parts: batches that came too late, and were done again
     last_heard: float | None = None
     deaths: int = 0
     note: str = ""  # why it is not running, or what it waits for

@@ -39,9 +39,11 @@ def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broke
     data = config.block.data
     settings = DataSettings.from_block(config.block)
     workers = config.worker.instances
+    parts = config.block.sync.parts_of(workers)
+    readers = parts or workers  # BSP: the splits must not depend on the number of workers
     try:
-        train = list_input(list(data.train), settings, workers=workers)
-        test = None if data.test is None else list_input(list(data.test), settings, workers=workers)
+        train = list_input(list(data.train), settings, workers=readers)
+        test = None if data.test is None else list_input(list(data.test), settings, workers=readers)
         earlier = earlier_cuts(job_dir) if resume else None
     except YarnpsError as error:
         logger.exception("the input cannot be listed")
@@ -49,7 +51,11 @@ def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broke
     return Listed(
         train=tuple(split.to_pb() for split in train.splits),
         test=() if test is None else tuple(split.to_pb() for split in test.splits),
-        notes=(*_notes("training input", train), *_notes("test input", test)),
+        notes=(
+            *_notes("training input", train),
+            *_notes("test input", test),
+            *_idle_parts(len(train.splits), parts or 0),
+        ),
         resume=earlier,
     )
 
@@ -76,6 +82,14 @@ def share_input(config: Config, job_dir: JobDir) -> str | Broken:
     counts = [f"{len(each.splits)} splits to {name} on" for name, each in found.items()]
     notes = [note for name, each in found.items() for note in _notes(f"{name}ing input", each)]
     return "; ".join([f"input: {', '.join(counts)}, shared by {workers} workers", *notes])
+
+
+def _idle_parts(splits: int, parts: int) -> list[str]:
+    """A word on parts of BSP steps that have nothing to do."""
+    if splits >= parts:
+        return []
+    text = f"{splits} splits for {parts} parts of a step: {parts - splits} parts are always empty"
+    return [f"training input: {text}; a smaller data.split_size makes more"]
 
 
 def _notes(name: str, listing: Listing | None) -> list[str]:

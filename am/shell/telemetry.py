@@ -26,6 +26,7 @@ class Figures:
     rows_per_s: float = 0.0
     idle_s: float = 0.0
     duplicates: int = 0
+    late: int = 0
     tables: tuple[TableInfo, ...] = ()
 
 
@@ -57,6 +58,7 @@ class Telemetry:
             rows_per_s=stats.rows_per_s,
             idle_s=stats.idle_s,
             duplicates=stats.duplicates,
+            late=stats.late,
             tables=tuple(_table(table) for table in stats.tables),
         )
 

@@ -149,5 +149,6 @@ def _process(machine: JobMachine, telemetry: Telemetry, row: Process, now: float
         rows_per_s=sum(f.rows_per_s for f in figures) if worker else None,
         clock=max(f.clock for f in figures) if worker else None,
         idle_s=sum(f.idle_s for f in figures) if worker else None,
+        late=sum(f.late for f in figures),
         tables=tuple(tables.values()),
     )

@@ -21,10 +21,11 @@ from yarnps.am.training.cuts import Cuts, Manifest
 from yarnps.am.training.dataset import SplitLike
 from yarnps.am.training.ledger import Ledger
 from yarnps.am.training.ledger_records import Revoked, done_splits
+from yarnps.am.training.parts import PartLedger
 from yarnps.am.training.plan import History, Plan, PlanSettings
 from yarnps.am.training.results import Results
 from yarnps.am.training.routes import Routes
-from yarnps.am.training.saver import Saver
+from yarnps.am.training.saver import Saver, SteppedCut
 from yarnps.apps.metrics import finish
 from yarnps.causes import Cause
 from yarnps.data import Split
@@ -57,6 +58,7 @@ class Course:
         self._train: Sequence[SplitLike] = ()
         self._test: Sequence[SplitLike] = ()
         self._tries: dict[str, int] = {}
+        self._closes_at: dict[str, Any] | None = None
         self._started = now
         self.elapsed_before = 0.0
         block, stop = config.block, config.block.stop
@@ -107,23 +109,30 @@ class Course:
         """A ledger of the input, and the saves that go with it."""
         block = self.config.block
         self._train, self._test = train, test
-        self.ledger = Ledger(
-            train,
-            test,
-            epochs=block.train.epochs,
-            seed=block.train.seed,
-            shuffle=block.data.shuffle.splits,
-            prepare=block.prepares,
-            attempt=self.config.attempt,
-            racks=self.racks,
-        )
+        settings: dict[str, Any] = {
+            "epochs": block.train.epochs,
+            "seed": block.train.seed,
+            "shuffle": block.data.shuffle.splits,
+            "prepare": block.prepares,
+            "attempt": self.config.attempt,
+            "racks": self.racks,
+        }
+        parts = block.sync.parts_of(self.config.worker.instances)
+        if parts is None:
+            self.ledger = Ledger(train, test, **settings)
+        else:
+            self.ledger = PartLedger(train, test, parts=parts, **settings)
         every, keep = block.checkpoint.every, block.checkpoint.keep
         cuts = Cuts(every, keep, self.ledger.snapshot(), start=now)
         self.saver = Saver(self.config, self._crew, cuts)
         return self.saver
 
     def server_lost(self, member: RoleProcess) -> list[Action]:
-        """A server's shards are lost: back to the newest cut, what came after is replayed."""
+        """A server's shards are lost: back to the newest cut, what came after is done again.
+
+        `replay`: by that server only, whose shards come from the cut; the others drop what they
+        have by their marks. `rollback`: by all, in a new generation of the routes.
+        """
         if self.saver is None or self.ledger is None:
             return []
         out = self.saver.abandon(f"{member.name} died")
@@ -135,8 +144,14 @@ class Course:
         revoked = self._go_back_to(newest)
         lost = before - self.ledger.rows
         where = f"checkpoint {newest.number}" if newest else "the beginning"
+        about: dict[str, Any] = {"role": "server", "rank": member.rank, "data": {"rows": lost}}
         text = f"{member.name} is lost: back to {where}, {lost:,} rows are replayed"
-        out.append(Log("replay", text, role="server", rank=member.rank, data={"rows": lost}))
+        if self.config.block.on_loss == "rollback":
+            generation = self._routes.new_generation().generation
+            text += f" by all; generation {generation} begins"
+            out.append(Log("rollback", text, **about))
+        else:
+            out.append(Log("replay", text, **about))
         return out + self.revoke(revoked)
 
     def _go_back_to(self, manifest: Manifest | None) -> list[Revoked]:
@@ -202,7 +217,10 @@ class Course:
             step = self.plan.next(self.facts(now))
             if step == self.step:
                 break
-            if isinstance(step, steps.Cut) and self.saver.busy:
+            saves = isinstance(step, steps.Cut) or (
+                isinstance(step, steps.Close) and isinstance(self.ledger, PartLedger)
+            )
+            if saves and self.saver.busy:
                 break  # the cut under way comes first; its end asks again
             self.step = step
             out += self._begin(step, self.ledger, self.saver, now)
@@ -217,6 +235,9 @@ class Course:
             return self._begin_phase(step.epoch, "test", ledger)
         if isinstance(step, steps.Close):
             text = f"epoch {step.epoch} ends early: {step.reason}"
+            if isinstance(ledger, PartLedger):
+                # The servers have to stop at one step before its parts are taken from the workers.
+                return [Log("stop", text), *self.cut(steps.EPOCH_END, now)]
             return [Log("stop", text), *self.revoke(ledger.close())]
         if isinstance(step, steps.Cut):
             return self.cut(step.reason, now)
@@ -263,7 +284,32 @@ class Course:
             return []
         extra = {"history": self.history.snapshot(), "elapsed": self.elapsed(now)}
         servers, ledger = self._routes.incarnations(), self.ledger.snapshot()
-        return self.saver.begin_cut(ledger, servers, now, reason=reason, extra=extra)
+        stepped = None
+        if isinstance(self.ledger, PartLedger) and not self.ledger.phase_done:
+            stepped = SteppedCut(last=isinstance(self.step, steps.Close))
+        return self.saver.begin_cut(
+            ledger, servers, now, reason=reason, extra=extra, stepped=stepped
+        )
+
+    def held(self, member: RoleProcess, message: pb.StepHeld) -> list[Action]:
+        """BSP: a server has stopped at a step, for a cut."""
+        return [] if self.saver is None else self.saver.held(member, message)
+
+    def _ledger_at(self, saved: Sequence[pb.StepsAt]) -> dict[str, Any]:
+        """BSP: the ledger that goes with the step at which the servers have saved."""
+        assert isinstance(self.ledger, PartLedger)
+        ledger = self.ledger.at_steps(saved)
+        if isinstance(self.step, steps.Close):
+            ledger["closed"] = True
+            self._closes_at = ledger
+        return ledger
+
+    def _close_at_step(self) -> list[Action]:
+        """BSP: the epoch ends early, with the step at which the servers have saved."""
+        ledger, self._closes_at = self._closes_at, None
+        if ledger is None or self.ledger is None:
+            return []
+        return self.revoke(self.ledger.restore_cut(ledger))
 
     def cut_if_due(self, now: float) -> list[Action]:
         """Timed cuts, and the limit of one that is under way."""
@@ -281,7 +327,8 @@ class Course:
         if self.saver is None:
             return []
         if message.HasField("save_done"):
-            out = self.saver.save_done(member, message.save_done)
+            out = self.saver.save_done(member, message.save_done, self._ledger_at)
+            out += self._close_at_step()
             given_up = bool(message.save_done.error and out)  # not the error of an earlier cut
             return out + self._retry_cut() if given_up else out
         out, error = self.saver.export_done(member, message.export_done)
@@ -306,13 +353,15 @@ class Course:
 
     def _retry_cut(self) -> list[Action]:
         """A cut came to nothing. One at an epoch's end is tried again, and then gone past."""
-        if not isinstance(self.step, steps.Cut):
+        if not isinstance(self.step, steps.Cut | steps.Close):
             return []
         tries = self._tries["cut"] = self._tries.get("cut", 0) + 1
         out: list[Action] = []
         if tries >= TRIES:
             del self._tries["cut"]
             self.history.cut_epoch = self.step.epoch
+            if isinstance(self.step, steps.Close) and self.ledger is not None:
+                out += self.revoke(self.ledger.close())
             text = f"epoch {self.step.epoch} goes unsaved after {TRIES} tries"
             out.append(Log("save_failed", text))
         self.step = None

@@ -8,7 +8,7 @@ replayed, so nobody pauses for a cut. A cut counts when its manifest is in place
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from yarnps.protocol import control_pb2 as pb
@@ -200,6 +200,12 @@ class Cuts:
         self._open = Manifest(**{**vars(self._open), "files": self._open.files + files})
         self._complete = not self._missing
         return self._open if self._complete else None
+
+    def amend(self, ledger: Mapping[str, Any]) -> Manifest | None:
+        """The ledger that goes with what the servers have saved, when that is known at last."""
+        if self._open is not None:
+            self._open = replace(self._open, ledger=ledger)
+        return self._open
 
     def error_of(self, rank: int, incarnation: int, done: pb.SaveDone) -> str:
         """Why the open cut cannot be completed, if this message says so ('' otherwise)."""

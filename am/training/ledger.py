@@ -96,6 +96,14 @@ class Ledger(LedgerState):
             )
         return grants
 
+    def grants(self, worker: int, node: str, count: int, now: float) -> list[pb.Lease]:
+        """The same as messages."""
+        return [grant.to_pb() for grant in self.lease(worker, node, count, now)]
+
+    def spread(self, worker: int) -> Revoked | None:
+        """What another has to give up for a worker that waits: nothing, where leases are short."""
+        return None
+
     def _avoids(self, index: int, node: str, now: float) -> bool:
         failures = self._sets[self.phase].failures.get(index)
         if not failures or now - failures[-1].time >= AVOID_NODE_S:

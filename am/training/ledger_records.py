@@ -60,10 +60,17 @@ class Revoked(NamedTuple):
     phase: str
     split: int
     token: int
+    part: int | None = None  # BSP: of a part, and of no split
 
     def to_pb(self) -> pb.Revoke:
         """The message for workers and servers."""
-        return pb.Revoke(epoch=self.epoch, phase=self.phase, split=self.split, token=self.token)
+        return pb.Revoke(
+            epoch=self.epoch,
+            phase=self.phase,
+            split=self.split,
+            token=self.token,
+            part=self.part,
+        )
 
 
 class DoneSplits(NamedTuple):

@@ -85,7 +85,15 @@ class Training:
             return []  # it has never served: nothing of the model was in it
         out = self._tell_routes(self.routes.down(member.server_rank, member.id))
         self.clocks.interrupted(now)
-        return out + self.course.server_lost(member)
+        generation = self.routes.generation
+        out += self.course.server_lost(member)
+        if self.routes.generation > generation:
+            # A beginning in a newer generation is the order to load the shards anew.
+            for server in self.crew.of("server"):
+                if server.began:
+                    out += self._begin(server)
+            out += self._tell_routes(self.routes.routes())
+        return out
 
     def expected_to_speak(self, silence: float, start: float) -> list[tuple[RoleProcess, float]]:
         """The processes that send figures every second, and how long they may be silent.
@@ -118,6 +126,8 @@ class Training:
             return self._split_failed(member, message.split_failed, now)
         if kind in ("save_done", "export_done"):
             return self.course.saved(member, message) + self._advance(now)
+        if kind == "step_held":
+            return self.course.held(member, message.step_held)
         if kind == "report":
             return self.course.results.report(message.report, now)
         if kind == "stats" and member.role == "worker":
@@ -209,14 +219,18 @@ class Training:
             if member is None or count <= 0:
                 del self._wants[worker]
                 continue
-            grants = ledger.lease(worker, member.node, count, now)
+            grants = ledger.grants(worker, member.node, count, now)
+            while not grants and (taken := ledger.spread(worker)) is not None:
+                out += self.course.revoke([taken])
+                grants = ledger.grants(worker, member.node, count, now)
             if not grants:
                 continue
             del self._wants[worker]
             if count > len(grants):
                 self._wants[worker] = count - len(grants)  # the last in the queue now
-            message = pb.Grant(leases=[grant.to_pb() for grant in grants])
-            out.append(member.tell(pb.ToRole(grant=message)))
+            for lease in grants:
+                lease.generation = self.routes.generation
+            out.append(member.tell(pb.ToRole(grant=pb.Grant(leases=grants))))
         return out
 
     def _progress(self, member: RoleProcess, p: pb.Progress, now: float) -> list[Action]:
@@ -226,6 +240,8 @@ class Training:
         before = ledger.rows
         if not ledger.progress(member.id, p, now).accepted:
             void = pb.Revoke(epoch=p.epoch, phase=p.phase, split=p.split, token=p.token)
+            if p.HasField("part"):
+                void.part = p.part.part
             return [member.tell(pb.ToRole(revoke=void))]
         member.rows += max(0, ledger.rows - before)
         self._check_bad_records()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from yarnps.am.actions import Action, DeleteCuts, Log, Publish, WriteManifest
@@ -26,6 +28,54 @@ class OpenExport:
     files: list[dict[str, Any]]
 
 
+LedgerAt = Callable[[Sequence[pb.StepsAt]], dict[str, Any]]
+
+
+@dataclass
+class SteppedCut:
+    """BSP: a cut that all servers take at the same step.
+
+    Attributes
+    ----------
+    last
+        No step is to be closed after it: the epoch ends there.
+    held
+        Where each server rank has stopped: (epoch, steps closed).
+    step
+        Where all of them save, once that is known.
+    saved
+        What each has said of the parts.
+    """
+
+    last: bool = False
+    held: dict[int, tuple[int, int]] = field(default_factory=dict)
+    step: tuple[int, int] | None = None
+    saved: dict[int, pb.StepsAt] = field(default_factory=dict)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data for `restored`."""
+        return {
+            "last": self.last,
+            "held": [[rank, *at] for rank, at in self.held.items()],
+            "step": self.step,
+            "saved": [
+                [rank, base64.b64encode(at.SerializeToString()).decode()]
+                for rank, at in self.saved.items()
+            ],
+        }
+
+    @staticmethod
+    def restored(data: dict[str, Any]) -> SteppedCut:
+        """The inverse of `snapshot`."""
+        step = data["step"]
+        return SteppedCut(
+            data["last"],
+            {rank: (epoch, closed) for rank, epoch, closed in data["held"]},
+            None if step is None else (step[0], step[1]),
+            {rank: pb.StepsAt.FromString(base64.b64decode(text)) for rank, text in data["saved"]},
+        )
+
+
 class Saver:
     """Tells the servers to write, and collects what they have written."""
 
@@ -33,6 +83,7 @@ class Saver:
         self._config = config
         self._crew = crew
         self.cuts = cuts
+        self.stepped: SteppedCut | None = None
         self.export: OpenExport | None = None
         self.last_cut_time: float | None = None
         self.audited_rows: int | None = None
@@ -52,31 +103,62 @@ class Saver:
         *,
         reason: str,
         extra: dict[str, Any],
+        stepped: SteppedCut | None = None,
     ) -> list[Action]:
-        """Order a cut; the ledger's snapshot has been taken just now."""
-        cut = self.cuts.begin(ledger, servers, now, reason=reason, extra=extra)
-        return list(self._crew.tell_all("server", self._save_order(cut)))
+        """Order a cut; the ledger's snapshot has been taken just now.
 
-    def _save_order(self, cut: Cut) -> pb.ToRole:
-        path = f"{self._config.job_dir}/{cut.folder}"
-        return pb.ToRole(save=pb.Save(cut=cut.number, path=path))
+        With `stepped`, the servers are to save at a step, and the ledger follows from what they
+        say of it.
+        """
+        cut = self.cuts.begin(ledger, servers, now, reason=reason, extra=extra)
+        self.stepped = stepped
+        return list(self._crew.tell_all("server", self._order(cut)))
+
+    def _order(self, cut: Cut) -> pb.ToRole:
+        if self.stepped is not None and self.stepped.step is None:
+            return pb.ToRole(hold=pb.Hold(cut=cut.number))
+        save = pb.Save(cut=cut.number, path=f"{self._config.job_dir}/{cut.folder}")
+        if self.stepped is not None and self.stepped.step is not None:
+            save.epoch, save.step = self.stepped.step
+            save.stay = self.stepped.last
+        return pb.ToRole(save=save)
+
+    def held(self, member: RoleProcess, said: pb.StepHeld) -> list[Action]:
+        """A server has stopped at a step; when all have, the highest is where they save."""
+        cut, stepped = self.cuts.open, self.stepped
+        if cut is None or stepped is None or stepped.step is not None or said.cut != cut.number:
+            return []
+        if not self.cuts.waits_for(member.server_rank, member.id):
+            return []
+        stepped.held[member.server_rank] = (said.epoch, said.step)
+        if set(stepped.held) != set(self.cuts.missing):
+            return []
+        stepped.step = max(stepped.held.values())
+        return list(self._crew.tell_all("server", self._order(cut)))
 
     def repeat_orders(self, member: RoleProcess) -> list[Action]:
         """Say again what a server has not answered: the order may have been lost on its way."""
         out: list[Action] = []
         rank, cut, export = member.server_rank, self.cuts.open, self.export
         if cut is not None and self.cuts.waits_for(rank, member.id):
-            out.append(member.tell(self._save_order(cut)))
+            out.append(member.tell(self._order(cut)))
         if export is not None and export.missing.get(rank) == member.id:
             out.append(member.tell(self._export_order(export.path)))
         return out
 
-    def save_done(self, member: RoleProcess, done: pb.SaveDone) -> list[Action]:
-        """A server has saved, or could not."""
+    def save_done(
+        self, member: RoleProcess, done: pb.SaveDone, ledger_at: LedgerAt
+    ) -> list[Action]:
+        """A server has saved, or could not. `ledger_at`: the ledger that goes with steps."""
         error = self.cuts.error_of(member.server_rank, member.id, done)
         if error:
             return self.abandon(error)
+        if self.stepped is not None and self.cuts.waits_for(member.server_rank, member.id):
+            self.stepped.saved[member.server_rank] = done.steps
         manifest = self.cuts.save_done(member.server_rank, member.id, done)
+        if manifest is not None and self.stepped is not None:
+            saved = self.stepped.saved
+            manifest = self.cuts.amend(ledger_at([saved[rank] for rank in sorted(saved)]))
         return [] if manifest is None else [WriteManifest(manifest.number, manifest.to_json())]
 
     def abandon(self, reason: str) -> list[Action]:
@@ -85,7 +167,13 @@ class Saver:
         if gone is None:
             return []
         text = f"checkpoint {gone.number} was given up: {reason}"
+        out: list[Action] = []
+        if self.stepped is not None:
+            hold = pb.Hold(cut=gone.number, release=True)
+            out += self._crew.tell_all("server", pb.ToRole(hold=hold))
+            self.stepped = None
         return [
+            *out,
             Log("save_failed", text, data={"cut": gone.number}),
             DeleteCuts((gone.number,)),
         ]
@@ -97,6 +185,7 @@ class Saver:
         manifest = self.cuts.newest
         if durable is None or manifest is None or begun is None:
             return []
+        self.stepped = None
         self.last_cut_time = now
         message = pb.ToRole(cut_durable=pb.CutDurable(cut=number, done=done))
         out: list[Action] = list(self._crew.tell_all("server", message))
@@ -190,6 +279,7 @@ class Saver:
             export["missing"] = list(self.export.missing.items())
         return {
             "cuts": self.cuts.snapshot(),
+            "stepped": None if self.stepped is None else self.stepped.snapshot(),
             "export": export,
             "last_cut_time": self.last_cut_time,
             "audited_rows": self.audited_rows,
@@ -198,6 +288,8 @@ class Saver:
     def restore(self, data: dict[str, Any]) -> None:
         """Put back what `snapshot` gave."""
         self.cuts.restore(data["cuts"])
+        stepped = data["stepped"]
+        self.stepped = None if stepped is None else SteppedCut.restored(stepped)
         export = data["export"]
         self.export = None
         if export is not None:

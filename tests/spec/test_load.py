@@ -30,7 +30,8 @@ def test_defaults(read: Read) -> None:
     assert (block.data.format, block.data.split_size) == ("libsvm", "auto")
     assert block.data.csv.nulls == ("", "NA", "null", "NaN")
     assert (block.sync.mode, block.sync.staleness) == ("ssp", 4)
-    assert (block.server.shards, block.server.on_loss) == (256, "replay")
+    assert (block.server.shards, block.on_loss) == (256, "replay")
+    assert block.sync.parts_of(3) is None
     assert (block.checkpoint.every, block.checkpoint.keep) == (60.0, 3)
     assert (block.start_timeout, block.am_silence, block.silence) == (600.0, 300.0, 60.0)
     assert block.retention == 30 * 86400
@@ -327,3 +328,14 @@ def test_params_of_a_program_of_ones_own_have_to_be_json(problems: Problems) -> 
     script = "  worker: {script: go, resources: {memory: 1 GiB, vcores: 1}}"
     found = problems({4: script, 6: ""}, f"  params: {{a: .{math.inf}}}")
     assert found == ["job.yaml:9: yarnps.params: expected finite numbers, found .inf or .nan"]
+
+
+def test_bsp_has_a_part_for_each_worker_and_goes_back_as_a_whole(read: Read) -> None:
+    block = read({}, "  sync: {mode: bsp}").block
+    assert block is not None
+    assert (block.sync.parts_of(3), block.sync.spare, block.on_loss) == (3, 0, "rollback")
+    block = read({}, "  sync: {mode: bsp, parts: 8, spare: 1}").block
+    assert block is not None
+    assert block.sync.parts_of(3) == 8
+    block = read({}, "  server: {on_loss: rollback}").block
+    assert block is not None and block.on_loss == "rollback"

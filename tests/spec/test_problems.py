@@ -403,24 +403,28 @@ RULES = [
         ("  stop: {patience: 3}",),
         "job.yaml:9: yarnps.stop.patience: only with a metric: give stop.metric, too",
     ),
+    ({}, ("  sync: {parts: 4}",), "job.yaml:9: yarnps.sync.parts: only with sync.mode bsp"),
+    (
+        {},
+        ("  sync: {mode: bsp, parts: 2, spare: 2}",),
+        "job.yaml:9: yarnps.sync.spare: expected less than the 2 parts of a step, found 2",
+    ),
+    (
+        {},
+        ("  sync: {mode: bsp}", "  server: {on_loss: replay}"),
+        "job.yaml:10: yarnps.server.on_loss: replay is for ssp and asp: the steps of bsp are the "
+        "same for all servers, expected rollback",
+    ),
 ]
 
 NOT_YET = [
-    (
-        "  sync: {mode: bsp}",
-        "yarnps.sync.mode: bsp is not available in this version: use ssp with staleness 0 or asp",
-    ),
     (
         "  server: {replicas: 2}",
         "yarnps.server.replicas: 2 is not available in this version: use 1",
     ),
     (
-        "  server: {on_loss: rollback}",
-        "yarnps.server.on_loss: rollback is not available in this version: use replay",
-    ),
-    (
         "  server: {on_loss: patch}",
-        "yarnps.server.on_loss: patch is not available in this version: use replay",
+        "yarnps.server.on_loss: patch is not available in this version: use replay or rollback",
     ),
 ]
 
@@ -445,7 +449,7 @@ def test_all_mistakes_are_named_at_once(write: Write) -> None:
             WORKER: worker(more="env: {A: 1}"),
             TRAIN: "  train: {epoch: 2}",
         },
-        "  sync: {mode: bsp}",
+        "  sync: {mode: bsp, spare: 9}",
         "  params: {alfa: 1}",
     )
     with pytest.raises(JobFileError) as caught:
@@ -460,8 +464,7 @@ def test_all_mistakes_are_named_at_once(write: Write) -> None:
             "  job.yaml:4: services.worker.env.A: expected a text, found the number 1: "
             'put it in quotes (A: "1")',
             "  job.yaml:8: yarnps.train.epoch: unknown key; did you mean epochs?",
-            "  job.yaml:9: yarnps.sync.mode: bsp is not available in this version: "
-            "use ssp with staleness 0 or asp",
+            "  job.yaml:9: yarnps.sync.spare: expected less than the 3 parts of a step, found 9",
             "  job.yaml:10: yarnps.params.alfa: unknown parameter of ftrl: "
             "known: hash_buckets, alpha, beta, l1, l2, bias, admit, when_full; did you mean alpha?",
             "  every key is described in docs/job-file.md; `yarnps schema` helps your editor",

@@ -61,6 +61,8 @@ def specs(tmp_path_factory: pytest.TempPathFactory, flights: Path) -> Path:
     for path in SPECS.iterdir():
         if path.is_file():
             shutil.copy(path, folder)
+    digits = [sys.executable, str(SPECS / "digits_files.py"), str(folder / "digits")]
+    subprocess.run(digits, check=True, timeout=60)
     for path in sorted(flights.rglob("part-*")):
         target = folder / "flights" / path.relative_to(flights)
         target.parent.mkdir(parents=True, exist_ok=True)

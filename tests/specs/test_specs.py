@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 from yarnps.data import DataSettings, Rows, read_file
 
 RUN_HERE = {"flights.yaml", "own_program.yaml", "csv.yaml", "warm_start.yaml"}
-RUN_HERE |= {"xgboost.yaml"}
+RUN_HERE |= {"xgboost.yaml", "digits.yaml"}
 MXNET = {"mxnet-sync.yaml", "mxnet-async.yaml"}
 RUN_HERE |= MXNET
 RUN_ELSEWHERE = {"word2vec.yaml", "fm.yaml"}  # in a module of their own
@@ -129,3 +129,11 @@ def test_mxnet(name: str, specs: Path, on_one_machine: float) -> None:
     assert log.splitlines()[-1].startswith("epoch 10 accuracy")
     assert on_one_machine > 0.93
     assert last_accuracy(log) > on_one_machine - 0.03
+
+
+def test_digits(specs: Path) -> None:
+    done = submit(specs / "digits.yaml")
+    assert done.outcome["state"] == "SUCCEEDED"
+    assert done.metrics["test_accuracy"] > 0.93
+    losses = done.per_epoch("test_loss")
+    assert len(losses) == 8 and losses[-1] < losses[0] / 3

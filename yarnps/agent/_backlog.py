@@ -74,5 +74,5 @@ def _key(message: pb.FromAgent) -> tuple[object, ...] | None:
         return (kind, who)
     if kind == "progress":
         p = said.progress
-        return (kind, who, p.epoch, p.phase, p.split, p.token)
+        return (kind, who, p.epoch, p.phase, p.split, p.token, p.part.ended)
     return None

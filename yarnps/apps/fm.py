@@ -110,9 +110,14 @@ class _Tables:
         for_weights, for_factors = optimizers(params)
         self._dim = params.dim
         self._first = first
-        self._weights: SparseTable = job.sparse(WEIGHTS, optimizer=for_weights)
+        # Pushes are gradients of a batch's summed loss: a BSP step's is the sum of its parts'.
+        self._weights: SparseTable = job.sparse(WEIGHTS, optimizer=for_weights, combine="sum")
         self._factors: SparseTable = job.sparse(
-            FACTORS, params.dim, optimizer=for_factors, init=Normal(params.init_std)
+            FACTORS,
+            params.dim,
+            optimizer=for_factors,
+            init=Normal(params.init_std),
+            combine="sum",
         )
 
     def pull(self, keys: Int64s, *, known_only: bool = False) -> Parameters:

@@ -63,8 +63,13 @@ def train(job: Job) -> None:
     """Train until the job's input has ended; called in each worker."""
     # Checked and complete since the submission: the job model need not be loaded for it.
     params = cast("FtrlParams", SimpleNamespace(**job.params))
+    # A push is the gradient of a batch's summed loss, so a BSP step's is the sum of its parts'.
     table = job.sparse(
-        TABLE, optimizer=optimizer(params), admit=params.admit, when_full=params.when_full
+        TABLE,
+        optimizer=optimizer(params),
+        admit=params.admit,
+        when_full=params.when_full,
+        combine="sum",
     )
     model, labels = Model(params), Labels(APP)
     progress = Progress(job, "train_logloss")

@@ -198,7 +198,7 @@ class Refused(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class FromRole(_message.Message):
-    __slots__ = ("hello", "server_ready", "want", "progress", "split_failed", "report", "failed", "stats", "save_done", "export_done", "finished", "first_push", "event")
+    __slots__ = ("hello", "server_ready", "want", "progress", "split_failed", "report", "failed", "stats", "save_done", "export_done", "finished", "first_push", "event", "step_held")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     SERVER_READY_FIELD_NUMBER: _ClassVar[int]
     WANT_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +212,7 @@ class FromRole(_message.Message):
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     FIRST_PUSH_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
+    STEP_HELD_FIELD_NUMBER: _ClassVar[int]
     hello: RoleHello
     server_ready: ServerReady
     want: WantLeases
@@ -225,7 +226,8 @@ class FromRole(_message.Message):
     finished: Finished
     first_push: FirstPush
     event: RoleEvent
-    def __init__(self, hello: _Optional[_Union[RoleHello, _Mapping]] = ..., server_ready: _Optional[_Union[ServerReady, _Mapping]] = ..., want: _Optional[_Union[WantLeases, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., split_failed: _Optional[_Union[SplitFailed, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., failed: _Optional[_Union[RoleFailed, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., save_done: _Optional[_Union[SaveDone, _Mapping]] = ..., export_done: _Optional[_Union[ExportDone, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., first_push: _Optional[_Union[FirstPush, _Mapping]] = ..., event: _Optional[_Union[RoleEvent, _Mapping]] = ...) -> None: ...
+    step_held: StepHeld
+    def __init__(self, hello: _Optional[_Union[RoleHello, _Mapping]] = ..., server_ready: _Optional[_Union[ServerReady, _Mapping]] = ..., want: _Optional[_Union[WantLeases, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., split_failed: _Optional[_Union[SplitFailed, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., failed: _Optional[_Union[RoleFailed, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., save_done: _Optional[_Union[SaveDone, _Mapping]] = ..., export_done: _Optional[_Union[ExportDone, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., first_push: _Optional[_Union[FirstPush, _Mapping]] = ..., event: _Optional[_Union[RoleEvent, _Mapping]] = ..., step_held: _Optional[_Union[StepHeld, _Mapping]] = ...) -> None: ...
 
 class RoleHello(_message.Message):
     __slots__ = ("pid", "resync", "held")
@@ -254,7 +256,7 @@ class WantLeases(_message.Message):
     def __init__(self, count: _Optional[int] = ..., idle: bool = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("epoch", "phase", "split", "token", "batches", "rows", "bytes", "bad_records", "done", "bad", "sums")
+    __slots__ = ("epoch", "phase", "split", "token", "batches", "rows", "bytes", "bad_records", "done", "bad", "sums", "part")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SPLIT_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +268,7 @@ class Progress(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     BAD_FIELD_NUMBER: _ClassVar[int]
     SUMS_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     phase: str
     split: int
@@ -277,7 +280,20 @@ class Progress(_message.Message):
     done: bool
     bad: _containers.RepeatedCompositeFieldContainer[BadRecord]
     sums: _containers.RepeatedCompositeFieldContainer[Sum]
-    def __init__(self, epoch: _Optional[int] = ..., phase: _Optional[str] = ..., split: _Optional[int] = ..., token: _Optional[int] = ..., batches: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., bad_records: _Optional[int] = ..., done: bool = ..., bad: _Optional[_Iterable[_Union[BadRecord, _Mapping]]] = ..., sums: _Optional[_Iterable[_Union[Sum, _Mapping]]] = ...) -> None: ...
+    part: PartProgress
+    def __init__(self, epoch: _Optional[int] = ..., phase: _Optional[str] = ..., split: _Optional[int] = ..., token: _Optional[int] = ..., batches: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., bad_records: _Optional[int] = ..., done: bool = ..., bad: _Optional[_Iterable[_Union[BadRecord, _Mapping]]] = ..., sums: _Optional[_Iterable[_Union[Sum, _Mapping]]] = ..., part: _Optional[_Union[PartProgress, _Mapping]] = ...) -> None: ...
+
+class PartProgress(_message.Message):
+    __slots__ = ("part", "batches", "step", "ended")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    part: int
+    batches: int
+    step: int
+    ended: bool
+    def __init__(self, part: _Optional[int] = ..., batches: _Optional[int] = ..., step: _Optional[int] = ..., ended: bool = ...) -> None: ...
 
 class BadRecord(_message.Message):
     __slots__ = ("path", "line", "error", "text")
@@ -341,7 +357,7 @@ class RoleFailed(_message.Message):
     def __init__(self, error: _Optional[str] = ..., traceback: _Optional[str] = ..., user_error: bool = ...) -> None: ...
 
 class Stats(_message.Message):
-    __slots__ = ("clock", "rows_per_s", "idle_s", "tables", "pushes", "pulls", "duplicates")
+    __slots__ = ("clock", "rows_per_s", "idle_s", "tables", "pushes", "pulls", "duplicates", "late")
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     ROWS_PER_S_FIELD_NUMBER: _ClassVar[int]
     IDLE_S_FIELD_NUMBER: _ClassVar[int]
@@ -349,6 +365,7 @@ class Stats(_message.Message):
     PUSHES_FIELD_NUMBER: _ClassVar[int]
     PULLS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
     clock: int
     rows_per_s: float
     idle_s: float
@@ -356,7 +373,8 @@ class Stats(_message.Message):
     pushes: int
     pulls: int
     duplicates: int
-    def __init__(self, clock: _Optional[int] = ..., rows_per_s: _Optional[float] = ..., idle_s: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[TableStats, _Mapping]]] = ..., pushes: _Optional[int] = ..., pulls: _Optional[int] = ..., duplicates: _Optional[int] = ...) -> None: ...
+    late: int
+    def __init__(self, clock: _Optional[int] = ..., rows_per_s: _Optional[float] = ..., idle_s: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[TableStats, _Mapping]]] = ..., pushes: _Optional[int] = ..., pulls: _Optional[int] = ..., duplicates: _Optional[int] = ..., late: _Optional[int] = ...) -> None: ...
 
 class TableStats(_message.Message):
     __slots__ = ("name", "rows", "bytes", "ignored", "evicted", "expired", "waiting", "nonfinite")
@@ -379,16 +397,58 @@ class TableStats(_message.Message):
     def __init__(self, name: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., ignored: _Optional[int] = ..., evicted: _Optional[int] = ..., expired: _Optional[int] = ..., waiting: _Optional[int] = ..., nonfinite: _Optional[int] = ...) -> None: ...
 
 class SaveDone(_message.Message):
-    __slots__ = ("cut", "error", "files", "seconds")
+    __slots__ = ("cut", "error", "files", "seconds", "steps")
     CUT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     cut: int
     error: str
     files: _containers.RepeatedCompositeFieldContainer[SavedFile]
     seconds: float
-    def __init__(self, cut: _Optional[int] = ..., error: _Optional[str] = ..., files: _Optional[_Iterable[_Union[SavedFile, _Mapping]]] = ..., seconds: _Optional[float] = ...) -> None: ...
+    steps: StepsAt
+    def __init__(self, cut: _Optional[int] = ..., error: _Optional[str] = ..., files: _Optional[_Iterable[_Union[SavedFile, _Mapping]]] = ..., seconds: _Optional[float] = ..., steps: _Optional[_Union[StepsAt, _Mapping]] = ...) -> None: ...
+
+class StepsAt(_message.Message):
+    __slots__ = ("epoch", "closed", "parts")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    closed: int
+    parts: _containers.RepeatedCompositeFieldContainer[PartAt]
+    def __init__(self, epoch: _Optional[int] = ..., closed: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[PartAt, _Mapping]]] = ...) -> None: ...
+
+class PartAt(_message.Message):
+    __slots__ = ("batches", "ended", "splits")
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    batches: int
+    ended: bool
+    splits: _containers.RepeatedCompositeFieldContainer[SplitAt]
+    def __init__(self, batches: _Optional[int] = ..., ended: bool = ..., splits: _Optional[_Iterable[_Union[SplitAt, _Mapping]]] = ...) -> None: ...
+
+class SplitAt(_message.Message):
+    __slots__ = ("split", "batches", "rows")
+    SPLIT_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    split: int
+    batches: int
+    rows: int
+    def __init__(self, split: _Optional[int] = ..., batches: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class StepHeld(_message.Message):
+    __slots__ = ("cut", "epoch", "step")
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    cut: int
+    epoch: int
+    step: int
+    def __init__(self, cut: _Optional[int] = ..., epoch: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class SavedFile(_message.Message):
     __slots__ = ("name", "bytes", "rows", "table", "sum")
@@ -431,7 +491,7 @@ class RoleEvent(_message.Message):
     def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ToRole(_message.Message):
-    __slots__ = ("begin", "routes", "members", "grant", "revoke", "save", "cut_durable", "export", "end_of_data", "stop", "phase", "am_back", "leaves_clock")
+    __slots__ = ("begin", "routes", "members", "grant", "revoke", "save", "cut_durable", "export", "end_of_data", "stop", "phase", "am_back", "leaves_clock", "hold")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -445,6 +505,7 @@ class ToRole(_message.Message):
     PHASE_FIELD_NUMBER: _ClassVar[int]
     AM_BACK_FIELD_NUMBER: _ClassVar[int]
     LEAVES_CLOCK_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
     begin: Begin
     routes: Routes
     members: Members
@@ -458,7 +519,8 @@ class ToRole(_message.Message):
     phase: Phase
     am_back: AmBack
     leaves_clock: LeavesClock
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., cut_durable: _Optional[_Union[CutDurable, _Mapping]] = ..., export: _Optional[_Union[Export, _Mapping]] = ..., end_of_data: _Optional[_Union[EndOfData, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., phase: _Optional[_Union[Phase, _Mapping]] = ..., am_back: _Optional[_Union[AmBack, _Mapping]] = ..., leaves_clock: _Optional[_Union[LeavesClock, _Mapping]] = ...) -> None: ...
+    hold: Hold
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., cut_durable: _Optional[_Union[CutDurable, _Mapping]] = ..., export: _Optional[_Union[Export, _Mapping]] = ..., end_of_data: _Optional[_Union[EndOfData, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., phase: _Optional[_Union[Phase, _Mapping]] = ..., am_back: _Optional[_Union[AmBack, _Mapping]] = ..., leaves_clock: _Optional[_Union[LeavesClock, _Mapping]] = ..., hold: _Optional[_Union[Hold, _Mapping]] = ...) -> None: ...
 
 class Begin(_message.Message):
     __slots__ = ("application", "job", "attempt", "generation", "rank", "workers", "servers", "incarnation", "job_json", "job_dir", "data_token", "bind_address", "routes", "members", "load", "server_rank", "threads")
@@ -549,7 +611,7 @@ class Grant(_message.Message):
     def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("epoch", "phase", "split", "token", "from_batch", "from_rows", "input", "begins", "ends")
+    __slots__ = ("epoch", "phase", "split", "token", "from_batch", "from_rows", "input", "begins", "ends", "generation", "part")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SPLIT_FIELD_NUMBER: _ClassVar[int]
@@ -559,6 +621,8 @@ class Lease(_message.Message):
     INPUT_FIELD_NUMBER: _ClassVar[int]
     BEGINS_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     phase: str
     split: SplitInfo
@@ -568,7 +632,21 @@ class Lease(_message.Message):
     input: str
     begins: float
     ends: float
-    def __init__(self, epoch: _Optional[int] = ..., phase: _Optional[str] = ..., split: _Optional[_Union[SplitInfo, _Mapping]] = ..., token: _Optional[int] = ..., from_batch: _Optional[int] = ..., from_rows: _Optional[int] = ..., input: _Optional[str] = ..., begins: _Optional[float] = ..., ends: _Optional[float] = ...) -> None: ...
+    generation: int
+    part: PartLease
+    def __init__(self, epoch: _Optional[int] = ..., phase: _Optional[str] = ..., split: _Optional[_Union[SplitInfo, _Mapping]] = ..., token: _Optional[int] = ..., from_batch: _Optional[int] = ..., from_rows: _Optional[int] = ..., input: _Optional[str] = ..., begins: _Optional[float] = ..., ends: _Optional[float] = ..., generation: _Optional[int] = ..., part: _Optional[_Union[PartLease, _Mapping]] = ...) -> None: ...
+
+class PartLease(_message.Message):
+    __slots__ = ("part", "batches", "step", "splits")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    part: int
+    batches: int
+    step: int
+    splits: _containers.RepeatedCompositeFieldContainer[Lease]
+    def __init__(self, part: _Optional[int] = ..., batches: _Optional[int] = ..., step: _Optional[int] = ..., splits: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
 
 class SplitInfo(_message.Message):
     __slots__ = ("id", "path", "start", "length", "file_size", "modified_ms", "hosts", "partition")
@@ -598,24 +676,40 @@ class SplitInfo(_message.Message):
     def __init__(self, id: _Optional[int] = ..., path: _Optional[str] = ..., start: _Optional[int] = ..., length: _Optional[int] = ..., file_size: _Optional[int] = ..., modified_ms: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., partition: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Revoke(_message.Message):
-    __slots__ = ("epoch", "phase", "split", "token")
+    __slots__ = ("epoch", "phase", "split", "token", "part")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SPLIT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     phase: str
     split: int
     token: int
-    def __init__(self, epoch: _Optional[int] = ..., phase: _Optional[str] = ..., split: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
+    part: int
+    def __init__(self, epoch: _Optional[int] = ..., phase: _Optional[str] = ..., split: _Optional[int] = ..., token: _Optional[int] = ..., part: _Optional[int] = ...) -> None: ...
 
 class Save(_message.Message):
-    __slots__ = ("cut", "path")
+    __slots__ = ("cut", "path", "step", "epoch", "stay")
     CUT_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STAY_FIELD_NUMBER: _ClassVar[int]
     cut: int
     path: str
-    def __init__(self, cut: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+    step: int
+    epoch: int
+    stay: bool
+    def __init__(self, cut: _Optional[int] = ..., path: _Optional[str] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ..., stay: bool = ...) -> None: ...
+
+class Hold(_message.Message):
+    __slots__ = ("cut", "release")
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    cut: int
+    release: bool
+    def __init__(self, cut: _Optional[int] = ..., release: bool = ...) -> None: ...
 
 class CutDurable(_message.Message):
     __slots__ = ("cut", "done")

@@ -18,6 +18,8 @@ class EngineSettings:
     ----------
     staleness
         Batches that a worker may be ahead of the slowest; None: no gate (asp).
+    parts, spare
+        Of a BSP step; None: the job is not BSP.
     pace
         Least seconds for a batch.
     request_limit
@@ -29,6 +31,8 @@ class EngineSettings:
     """
 
     staleness: int | None = 4
+    parts: int | None = None
+    spare: int = 0
     seed: int = 1
     epochs: int = 1
     batch_rows: int = 2048
@@ -43,12 +47,15 @@ class EngineSettings:
     @classmethod
     def from_job_json(cls, text: str) -> EngineSettings:
         """Read the text that `yarnps.spec.Job.to_json` wrote."""
-        block = json.loads(text).get("block") or {}
+        job = json.loads(text)
+        block = job.get("block") or {}
         train, sync = block.get("train") or {}, block.get("sync") or {}
         server, data = block.get("server") or {}, block.get("data") or {}
-        gated = sync.get("mode", "ssp") == "ssp"
+        mode = sync.get("mode", "ssp")
         return cls(
-            staleness=int(sync.get("staleness", 4)) if gated else None,
+            staleness=int(sync.get("staleness", 4)) if mode == "ssp" else None,
+            parts=_parts(job, sync) if mode == "bsp" else None,
+            spare=int(sync.get("spare") or 0),
             seed=int(train.get("seed", cls.seed)),
             epochs=int(train.get("epochs", cls.epochs)),
             batch_rows=int(train.get("batch_rows", cls.batch_rows)),
@@ -60,3 +67,10 @@ class EngineSettings:
             app=block.get("app"),
             params=dict(block.get("params") or {}),
         )
+
+
+def _parts(job: dict[str, Any], sync: dict[str, Any]) -> int:
+    """Parts of a BSP step: as many as the job was submitted with workers, if it does not say."""
+    services = (job.get("skein") or {}).get("services") or {}
+    workers = (services.get("worker") or {}).get("instances") or 1
+    return int(sync.get("parts") or workers)

@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 Kind = Literal["sparse", "dense"]
+Combine = Literal["mean", "sum"]
 NonFinite = Literal["fail", "skip", "clip"]
 WhenFull = Literal["fail", "ignore", "evict"]
 PushForm = Literal["exact", "float16", "bfloat16", "int8", "topk", "kkt"]
@@ -159,6 +160,9 @@ class TableSpec:
         Of the initial values.
     model
         The table belongs to the model that the job writes.
+    combine
+        What a BSP step makes of its parts' pushes: their ``mean`` weighted by rows, for gradients
+        of a mean loss, or their ``sum``. None: the sum for `Add`, the mean for others.
     clip
         Limits on gradients.
     nonfinite
@@ -185,6 +189,7 @@ class TableSpec:
     init: Init = field(default_factory=Zeros)
     seed: int = 1
     model: bool = True
+    combine: Combine | None = None
     clip: Clip | None = None
     nonfinite: NonFinite = "fail"
     when_full: WhenFull = "fail"
@@ -207,6 +212,11 @@ class TableSpec:
             self.dtype in DTYPES,
             f"table {self.name}: numbers of type {self.dtype} are not kept",
             f"use one of {', '.join(DTYPES)}",
+        )
+        check(
+            self.combine in (None, "mean", "sum"),
+            f"table {self.name}: pushes cannot be combined by {self.combine!r}",
+            "use combine='mean' or combine='sum'",
         )
         check(
             len(self.shape) >= 1 and all(size >= 1 for size in self.shape),
@@ -267,6 +277,11 @@ class TableSpec:
     def dim(self) -> int:
         """Numbers of a row; 1 for a dense table, which is addressed by element."""
         return self.shape[0] if self.kind == "sparse" else 1
+
+    @property
+    def sums(self) -> bool:
+        """Whether pushes of a BSP step are added up, not averaged."""
+        return self.combine == "sum" or (self.combine is None and isinstance(self.optimizer, Add))
 
     @property
     def elements(self) -> int:

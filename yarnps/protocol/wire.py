@@ -55,6 +55,8 @@ class Op(IntEnum):
     JOIN = 11  # the sender counts for the clock, and stands where the header says
     LEAVE = 12
     CALL = 14  # a function that runs where the shards are
+    ANNOUNCE = 15  # BSP: a part has pushed all that it has for a step
+    END_PART = 16  # BSP: a part has nothing more in this epoch
 
     OK = 64
     ERROR = 65
@@ -63,6 +65,7 @@ class Op(IntEnum):
     STALE_LEASE = 68
     NOT_READY = 69
     KEYS_UNKNOWN = 70  # the list of keys that was named is not remembered: send it
+    LATE = 71  # BSP: the step was closed without this part; its batch is to be done again
 
 
 class Flag(IntFlag):
@@ -73,6 +76,7 @@ class Flag(IntFlag):
     RANGES = 4  # dense: keys are pairs (first element, end)
     KEEP_KEYS = 8  # the list of keys is to be remembered
     KNOWN_KEYS = 16  # the keys section is the name of a list that was sent before
+    STEP = 32  # BSP: split is the part, batch counts along its stream, clock is the step
 
 
 class Code(IntEnum):

@@ -20,6 +20,7 @@ from yarnps.server.dense import DenseTable
 from yarnps.server.marks import Key, ShardMark
 from yarnps.server.saving import CUT_FORMAT, MODEL_FORMAT
 from yarnps.server.sparse import Candidates, SparseTable
+from yarnps.server.steps import Steps
 from yarnps.server.store import Store
 from yarnps.server.tensors import TensorReader
 
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 _ROWS_AT_A_TIME = 1 << 20
 
 
-def load_shards(store: Store, load: pb.Load) -> int:
+def load_shards(store: Store, load: pb.Load, steps: Steps | None = None) -> int:
     """Fill a store with what `Begin` says; returns the cut that was loaded, or -1.
 
     Raises
@@ -38,7 +39,7 @@ def load_shards(store: Store, load: pb.Load) -> int:
     """
     if load.path and load.cut >= 0:
         for name in sorted({file.name for file in load.files}):
-            _load_cut_file(store, f"{load.path.rstrip('/')}/{name}")
+            _load_cut_file(store, f"{load.path.rstrip('/')}/{name}", steps)
         return load.cut
     if load.init_from:
         store.prepare(ModelRows(store, load.init_from))
@@ -58,7 +59,7 @@ def _metadata(reader: TensorReader, address: str, expected: str) -> dict[str, An
 # ---------------------------------------------------------------------- cuts
 
 
-def _load_cut_file(store: Store, address: str) -> None:
+def _load_cut_file(store: Store, address: str, steps: Steps | None) -> None:
     files, path = open_files(address)
     with files.open(path, "rb") as file:
         reader = TensorReader(file, address)
@@ -80,6 +81,8 @@ def _load_cut_file(store: Store, address: str) -> None:
                 _load_dense(table, reader, saved, wanted)
         _load_marks(store, reader, metadata, wanted)
         store.clock = max(store.clock, int(metadata.get("clock", 0)))
+        if steps is not None and metadata.get("steps"):
+            steps.restore(metadata["steps"])
 
 
 def _load_sparse(

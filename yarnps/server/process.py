@@ -18,7 +18,10 @@ from yarnps.server.memory import Watch, resident, table_limit
 from yarnps.server.port import Port
 from yarnps.server.saving import Export, Save, Task
 from yarnps.server.service import Reply, Service
+from yarnps.server.step_cut import StepCut
+from yarnps.server.steps import Steps
 from yarnps.server.store import Store
+from yarnps.server.summing import apply_step
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +58,7 @@ class ServerProcess:
         self._rank = begin.server_rank
         gated = not os.environ.get("YARNPS_FAULT_NO_GATE")
         self._service = Service(
-            store=Store(
-                owned_shards(begin.routes, self._rank),
-                len(begin.routes.owner),
-                dedupe=not os.environ.get("YARNPS_FAULT_NO_MARKS"),
-            ),
+            store=self._new_store(),
             clocks=Clocks(self._settings.staleness if gated else None),
             job=begin.job,
             token=begin.data_token,
@@ -67,6 +66,8 @@ class ServerProcess:
             route=begin.routes.version,
             request_limit=self._settings.request_limit,
         )
+        self._service.steps = self._new_steps()
+        self._cutting = StepCut(self._service)
         self._port = Port(self._service)
         self._tasks: list[Task] = []
         self._saved: pb.FromRole | None = None
@@ -77,6 +78,18 @@ class ServerProcess:
         self._watch = Watch()
 
     # ------------------------------------------------------------------ start
+
+    def _new_store(self) -> Store:
+        routes = self._begin.routes
+        dedupe = not os.environ.get("YARNPS_FAULT_NO_MARKS")
+        return Store(owned_shards(routes, self._rank), len(routes.owner), dedupe=dedupe)
+
+    def _new_steps(self) -> Steps | None:
+        """The steps of a BSP job."""
+        parts, service = self._settings.parts, self._service
+        if parts is None:
+            return None
+        return Steps(parts, self._settings.spare, lambda *step: apply_step(service.store, *step))
 
     def run(self) -> None:
         """Load, say that we are ready, and serve."""
@@ -109,7 +122,7 @@ class ServerProcess:
         thread = threading.Thread(target=speak, name="loading", daemon=True)
         thread.start()
         try:
-            return load_shards(self._service.store, self._begin.load)
+            return load_shards(self._service.store, self._begin.load, self._service.steps)
         finally:
             loaded.set()
             thread.join()
@@ -131,6 +144,7 @@ class ServerProcess:
                 self._send(self._listen())
             self._step_tasks()
             self._send(self._service.step_functions())
+            self._send(self._service.moved())
             now = time.monotonic()
             if now >= self._next_stats:
                 self._next_stats = now + STATS_S
@@ -163,7 +177,7 @@ class ServerProcess:
                 text = f"the gate no longer waits for {len(unheard)} workers that say nothing"
                 self._say(pb.FromRole(event=pb.RoleEvent(name="gate", text=text)))
         stats = pb.Stats(
-            clock=self._service.clocks.lowest(),
+            clock=self._service.clock,
             pushes=self._service.counts.pushes,
             pulls=self._service.counts.pulls,
             duplicates=self._service.store.duplicates,
@@ -184,6 +198,11 @@ class ServerProcess:
             if task.can_step:
                 task.step()
                 break
+        order = self._cutting.due()
+        if order is not None:
+            self._tasks.append(self._save_task(order))
+            self._cutting.copying(self._tasks[-1])
+        self._cutting.check()
         for task in [task for task in self._tasks if task.finished]:
             self._tasks.remove(task)
             report = task.report()
@@ -201,15 +220,23 @@ class ServerProcess:
 
     def _told(self, message: pb.ToRole) -> list[Reply]:
         kind = message.WhichOneof("kind")
-        if kind == "begin":  # a restarted AM repeats it
+        if kind == "begin":  # a restarted AM repeats it, and a rollback begins with it
+            replies = self._go_back(message.begin)
             self._set_routes(message.begin.routes)
-            return self._set_members(message.begin.members)
+            return replies + self._set_members(message.begin.members)
         if kind == "routes":
             self._set_routes(message.routes)
         elif kind == "members":
             return self._set_members(message.members)
         elif kind in ("save", "export") and self._is_writing(message):
             log.info("told again what is under way: %s", kind)
+        elif kind == "hold":
+            if (held := self._cutting.hold(message.hold)) is not None:
+                self._say(held)
+        elif kind == "save" and message.save.HasField("step"):
+            if error := self._cutting.save(message.save):
+                refused = pb.SaveDone(cut=message.save.cut, error=error)
+                self._say(pb.FromRole(save_done=refused))
         elif kind == "save":
             self._save(message.save)
         elif kind == "export":
@@ -226,6 +253,7 @@ class ServerProcess:
             log.info("stopping: %s", message.stop.reason)
             self._stopping = True
         elif kind == "am_back":
+            self._cutting.release()  # a restarted AM has given up the cut that was under way
             self._say(pb.FromRole(hello=pb.RoleHello(pid=os.getpid(), resync=True)))
             self._say(pb.FromRole(server_ready=self._ready))
         return []
@@ -240,8 +268,33 @@ class ServerProcess:
         if self._saved is not None and self._saved.save_done.cut == save.cut:
             self._say(self._saved)
             return
+        self._tasks.append(self._save_task(save))
+
+    def _save_task(self, save: pb.Save) -> Save:
         store, incarnation = self._service.store, self._begin.incarnation
-        self._tasks.append(Save(store, save.cut, save.path, self._rank, incarnation))
+        return Save(store, save.cut, save.path, self._rank, incarnation, self._service.steps)
+
+    def _go_back(self, begin: pb.Begin) -> list[Reply]:
+        """A rollback: the shards as they were at the cut; what is older is refused from now on."""
+        service = self._service
+        if begin.generation <= service.generation:
+            return []
+        log.info("back to checkpoint %d in generation %d", begin.load.cut, begin.generation)
+        for task in self._tasks:
+            task.abandon()
+        self._tasks.clear()
+        self._saved = None
+        self._begin = begin
+        opened = [table.spec for table in service.store.tables.values()]
+        service.store = self._new_store()  # before loading, or memory would hold both
+        service.steps = self._new_steps()
+        self._cutting.release()
+        self._load()
+        for spec in opened:  # workers open a table once for each start of a server
+            service.store.open(spec)
+        service.store.memory_limit = self._memory_limit()
+        service.generation = begin.generation
+        return service.open_gate()
 
     def _set_routes(self, routes: pb.Routes) -> None:
         if routes.version < self._service.route:
@@ -253,7 +306,6 @@ class ServerProcess:
                 f"routes {routes.version} give this server other shards than those it loaded"
             )
         self._service.route = routes.version
-        self._service.generation = max(self._service.generation, routes.generation)
 
     def _set_members(self, members: pb.Members) -> list[Reply]:
         return self._service.set_members(list(members.incarnations), list(members.outside))

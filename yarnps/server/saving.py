@@ -24,6 +24,7 @@ from yarnps.protocol.tables import TableSpec, Zeros
 from yarnps.server.dense import DenseTable
 from yarnps.server.marks import Key, ShardMark
 from yarnps.server.sparse import Candidates, ShardRows, SparseTable
+from yarnps.server.steps import Steps
 from yarnps.server.store import Store
 from yarnps.server.tensors import TensorWriter
 
@@ -67,12 +68,24 @@ class Task(ABC):
         self._totals = {table.spec.name: _Total() for table in tables}
         self.files: list[pb.SavedFile] = []
         self.error = ""
+        self._abandoned = False
         self._thread = threading.Thread(target=self._work, name="save", daemon=True)
         self._thread.start()
 
     @property
     def can_step(self) -> bool:
         return bool(self._left) and self._copies.qsize() < _AHEAD and self._thread.is_alive()
+
+    @property
+    def copied(self) -> bool:
+        """Whether the shards may change again."""
+        return not self._left
+
+    def abandon(self) -> None:
+        """What is written will not be needed."""
+        self._abandoned = True
+        self._left.clear()
+        self._copies.put(None)
 
     @property
     def finished(self) -> bool:
@@ -107,8 +120,10 @@ class Task(ABC):
     def _work(self) -> None:
         try:
             while (copy := self._copies.get()) is not None:
-                self._collect(copy)
-            self._upload()
+                if not self._abandoned:
+                    self._collect(copy)
+            if not self._abandoned:
+                self._upload()
         except Exception as error:  # reported; the server goes on
             log.exception("saving failed")
             self.error = f"{type(error).__name__}: {error}"
@@ -146,8 +161,16 @@ class Save(Task):
     """A cut: everything that is needed to serve these shards again."""
 
     def __init__(
-        self, store: Store, cut: int, folder: str, rank: int, incarnation: pb.Incarnation
+        self,
+        store: Store,
+        cut: int,
+        folder: str,
+        rank: int,
+        incarnation: pb.Incarnation,
+        steps: Steps | None = None,
     ) -> None:
+        self._steps = None if steps is None else steps.snapshot()
+        self._positions = None if steps is None else steps.positions()
         self._cut = cut
         self._name = f"server-{rank}-{incarnation.id:016x}.safetensors"
         self._marks: dict[Key, dict[int, ShardMark]] = {}
@@ -211,13 +234,18 @@ class Save(Task):
             "closed": self._closed,
             "tokens": self._tokens,
             "clock": self._clock,
+            "steps": self._steps,
         }
         self._write(self.folder, self._name, metadata)
 
     def report(self) -> pb.FromRole:
         return pb.FromRole(
             save_done=pb.SaveDone(
-                cut=self._cut, error=self.error, files=self.files, seconds=self.seconds
+                cut=self._cut,
+                error=self.error,
+                files=self.files,
+                seconds=self.seconds,
+                steps=self._positions,
             )
         )
 

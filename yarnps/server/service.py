@@ -19,9 +19,10 @@ from yarnps.protocol.keylists import KeyLists
 from yarnps.protocol.shards import Sections
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
-from yarnps.server import functions
+from yarnps.server import functions, step_messages
 from yarnps.server.calls import Answer, OwnFunctions, Waiting
 from yarnps.server.clocks import Clocks
+from yarnps.server.steps import READS, Steps, Verdict
 from yarnps.server.store import Results, Store
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,14 @@ _LEASED, _KNOWN_KEYS = int(Flag.LEASED), int(Flag.KNOWN_KEYS)
 _LISTED = int(Flag.KEEP_KEYS | Flag.KNOWN_KEYS)
 
 Frames = list[Any]
+
+_ANSWERS = {
+    Verdict.TAKE: Op.OK,
+    Verdict.REPEATED: Op.OK,
+    Verdict.LATE: Op.LATE,
+    Verdict.STALE: Op.STALE_LEASE,
+    Verdict.ELSEWHERE: Op.WRONG_ROUTE,
+}
 
 
 class Reply(NamedTuple):
@@ -73,6 +82,7 @@ class Service:
 
     store: Store
     clocks: Clocks
+    steps: Steps | None = field(default=None, kw_only=True)
     job: int
     token: str
     generation: int = 0
@@ -99,6 +109,8 @@ class Service:
             Op.CALL: self._built_in,
             Op.JOIN: self._join,
             Op.LEAVE: self._leave,
+            Op.ANNOUNCE: self._reply_only,
+            Op.END_PART: self._reply_only,
         }
 
     # ------------------------------------------------------------------ in
@@ -163,7 +175,11 @@ class Service:
             if header.flags & _LISTED:
                 if (keys := self._listed_keys(peer, message)) is None:
                     return self._reply(header, Op.KEYS_UNKNOWN)
-                message = message._replace(keys=keys)
+                # It may have to wait, and comes here again: with its keys, and no list's name.
+                header = header._replace(flags=header.flags & ~_LISTED)
+                message = message._replace(header=header, keys=keys)
+            if header.flags & Flag.STEP:
+                return self._answer_in_step(peer, message, handler, now)
             if header.clock != wire.NO_CLOCK and header.op != Op.JOIN:
                 self._gate_moved |= self.clocks.advance(header.incarnation, header.clock)
                 if header.op in (Op.PULL, Op.PUSH_PULL) and not self.clocks.is_open(header.clock):
@@ -187,6 +203,31 @@ class Service:
         lists.keep(keylists.name_of(keys), len(keys), keys)
         return keys
 
+    # ------------------------------------------------------------------ steps
+
+    def _answer_in_step(
+        self, peer: bytes, message: Message, handler: Callable[[Message], Frames], now: float
+    ) -> Frames | None:
+        """Answer a message of a BSP step, or make it wait."""
+        header, steps = message.header, self.steps
+        if steps is None:
+            raise WireError(Code.UNSUPPORTED, "this job has no steps: its sync.mode is not bsp")
+        verdict = step_messages.take(steps, self.store, message)
+        self.counts.pushes += header.op == Op.PUSH
+        taken = verdict is Verdict.TAKE
+        # It may have been the last word of a step, or of an epoch.
+        self._gate_moved |= step_messages.close(steps) or (taken and header.op == Op.END_PART)
+        if verdict is Verdict.WAIT:
+            self._park(peer, message, now)
+            return None
+        if taken and header.op in READS:
+            return handler(message)
+        return self._reply(header, _ANSWERS[verdict])
+
+    def close_steps(self) -> None:
+        """Close the steps that have all their parts, when it was no message that completed them."""
+        self._gate_moved |= self.steps is not None and step_messages.close(self.steps)
+
     # ------------------------------------------------------------------ the gate
 
     def _park(self, peer: bytes, message: Message, now: float) -> None:
@@ -196,15 +237,22 @@ class Service:
 
     def open_gate(self) -> list[Reply]:
         """Answer the pulls that no longer have to wait."""
-        self._gate_moved = False
         replies = []
-        for key, parked in list(self._parked.items()):
-            header = parked.message.header
-            if self.clocks.is_open(header.clock):
-                del self._parked[key]
-                if (answer := self._answer(parked.peer, parked.message, parked.since)) is not None:
-                    replies.append(Reply(parked.peer, answer))
+        self._gate_moved = True
+        while self._gate_moved:  # who goes on may close a step, and so let others go on
+            self._gate_moved = False
+            for key, parked in list(self._parked.items()):
+                header = parked.message.header
+                if header.flags & Flag.STEP or self.clocks.is_open(header.clock):
+                    del self._parked[key]
+                    answer = self._answer(parked.peer, parked.message, parked.since)
+                    if answer is not None:
+                        replies.append(Reply(parked.peer, answer))
         return replies
+
+    def moved(self) -> list[Reply]:
+        """Answers that a step has brought which was not closed by a message."""
+        return self.open_gate() if self._gate_moved else []
 
     def expire(self, now: float) -> list[Reply]:
         """Refuse the pulls that have waited for too long."""
@@ -213,7 +261,9 @@ class Service:
             waited = now - parked.since
             if waited >= self.request_limit:
                 del self._parked[key]
-                text = f"waited {waited:.0f} s for its turn: {self.clocks.who_is_missing()}"
+                stepwise = self.steps if parked.message.header.flags & Flag.STEP else None
+                missing = (stepwise or self.clocks).who_is_missing()
+                text = f"waited {waited:.0f} s for its turn: {missing}"
                 replies.append(
                     Reply(parked.peer, self._refuse(parked.message.header, Code.GATE, text))
                 )
@@ -246,7 +296,7 @@ class Service:
             request=header.request,
             generation=self.generation,
             route=self.route,
-            clock=self.clocks.lowest(),
+            clock=self.clock,
             table=header.table,
             dtype=dtype,
             dim=dim,
@@ -417,12 +467,21 @@ class Service:
         self._gate_moved = True
         return self._reply(header)
 
+    def _reply_only(self, message: Message) -> Frames:
+        """Outside of a step there is nothing to announce."""
+        return self._reply(message.header)
+
     def _leave(self, message: Message) -> Frames:
         self.clocks.leave(message.header.incarnation)
         self._gate_moved = True
         return self._reply(message.header)
 
     # ------------------------------------------------------------------ what is going on
+
+    @property
+    def clock(self) -> int:
+        """The lowest live clock; in BSP the step that is open."""
+        return self.clocks.lowest() if self.steps is None else self.steps.closed
 
     @property
     def waiting(self) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
 from yarnps.server.dense import DenseTable, Stretch
 from yarnps.server.functions import Asked, dot, run
+from yarnps.server.gradients import screened
 from yarnps.server.marks import Key, Marks, Recent
 from yarnps.server.segments import TableFull
 from yarnps.server.sparse import SparseTable
@@ -25,6 +26,38 @@ Results: TypeAlias = list[tuple[int, list[NDArray[Any]]]]  # shards, each with i
 _LEASED, _WHOLE, _RANGES = int(Flag.LEASED), int(Flag.WHOLE), int(Flag.RANGES)
 
 _DTYPE_OF = {"float32": wire.DType.FLOAT32, "float64": wire.DType.FLOAT64}
+
+
+class Gradient(NamedTuple):
+    """What a push holds.
+
+    Attributes
+    ----------
+    keys
+        Sparse: one for each row. Dense: pairs (first element, end), or none for whole shards.
+    values
+        Sparse: (keys, dim). Dense: one number for each element.
+    nonfinite
+        How many rows or elements had NaN or infinity in them.
+    """
+
+    sections: Sections
+    keys: Int64s
+    values: NDArray[Any]
+    nonfinite: int = 0
+
+    def ranges(self, bounds: Int64s) -> Iterator[tuple[int, int, int]]:
+        """Of a dense table: shard, first element and end, in the order of the values.
+
+        `bounds` are where the shards' elements begin, and the end.
+        """
+        first = 0
+        for shard, count in self.sections.tolist():
+            if not len(self.keys):
+                yield shard, int(bounds[shard]), int(bounds[shard + 1])
+            for index in range(first, first + count):
+                yield shard, int(self.keys[2 * index]), int(self.keys[2 * index + 1])
+            first += count
 
 
 class PreparedRows(Protocol):
@@ -205,6 +238,31 @@ class Store:
     def assign(self, message: Message, sections: Sections) -> None:
         """Set weights; as a push, each batch once."""
         self._change(message, sections, "assign")
+
+    def gradient(self, message: Message) -> Gradient:
+        """What a push holds, checked as if it were applied; limits are for their sum."""
+        table, sections = self.table(message.header), self.sections(message)
+        if isinstance(table, DenseTable):
+            count = self._stretches_length(self._stretches(table, message, sections))
+            whole = message.header.flags & Flag.WHOLE
+            keys = np.empty(0, np.int64) if whole else self._keys(message, sections, per_key=2)
+        else:
+            keys = self._keys(message, sections)
+            count = len(keys)
+        values = self._values(table, message, count)
+        if message.header.op == wire.Op.ASSIGN or np.isfinite(values).all():
+            return Gradient(sections, keys, values)
+        found = screened(table.spec, values)
+        return Gradient(sections, keys, found.grads, found.nonfinite)
+
+    def apply(self, message: Message) -> None:
+        """Push or assign what has been checked and counted elsewhere: no marks are kept."""
+        table, sections = self.table(message.header), self.sections(message)
+        what = "assign" if message.header.op == wire.Op.ASSIGN else "push"
+        try:
+            self._prepared(table, message, sections, what)(None)
+        except TableFull as full:
+            raise WireError(Code.TABLE_FULL, str(full)) from full
 
     def _change(self, message: Message, sections: Sections, what: str) -> None:
         table = self.table(message.header)

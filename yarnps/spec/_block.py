@@ -187,15 +187,32 @@ class Train(Section):
 class Sync(Section):
     """How far apart workers may be."""
 
-    mode: Annotated[
-        Literal["ssp", "asp", "bsp"], _later("bsp", instead="ssp with staleness 0 or asp")
-    ] = Field(
+    mode: Literal["ssp", "asp", "bsp"] = Field(
         default="ssp",
-        description="`ssp`: bounded staleness. `asp`: no waiting. `bsp`: not in this version.",
+        description="`ssp`: bounded staleness. `asp`: no waiting. `bsp`: all together, step by "
+        "step; the result does not depend on the number of workers and servers.",
     )
     staleness: int = Field(
         default=4, ge=0, description="Batches that a worker may be ahead of the slowest (ssp)."
     )
+    parts: int | None = Field(
+        default=None,
+        ge=1,
+        le=65536,
+        description="Batches that make a step (bsp). Not given: as many as workers are asked for. "
+        "It stays the same however many workers there are.",
+    )
+    spare: int = Field(
+        default=0,
+        ge=0,
+        description="A step is closed when all but so many of its parts are there (bsp); a batch "
+        "that comes too late is done again in a later step. Then the result is no longer the same "
+        "in every run.",
+    )
+
+    def parts_of(self, workers: int) -> int | None:
+        """Parts of a BSP step in a job submitted with so many workers; None: not BSP."""
+        return (self.parts or workers) if self.mode == "bsp" else None
 
 
 class Server(Section):
@@ -212,11 +229,14 @@ class Server(Section):
         default=1, ge=1, le=2, description="Copies of each shard. 2: not in this version."
     )
     on_loss: Annotated[
-        Literal["replay", "rollback", "patch"], _later("rollback", "patch", instead="replay")
+        Literal["replay", "rollback", "patch"] | None,
+        _later("patch", instead="replay or rollback"),
     ] = Field(
-        default="replay",
+        default=None,
         description="What happens when a server dies. `replay`: its shards come from the last "
-        "checkpoint and the batches since then are done again. Others: not in this version.",
+        "checkpoint, the batches since then are done again, and the other servers drop them. "
+        "`rollback`: all servers go back to the last checkpoint. Not given: `rollback` for bsp, "
+        "`replay` for ssp and asp. `patch`: not in this version.",
     )
     table_memory: float = Field(
         default=0.7, gt=0, le=0.95, description="Share of a server's memory that tables may take."
@@ -374,3 +394,8 @@ class Block(Section):
     def prepares(self) -> bool:
         """Whether there is a pass over the training input before its first epoch."""
         return self.train.prepare or self.app in PREPARING_APPS
+
+    @property
+    def on_loss(self) -> str:
+        """What happens when a server dies, with the default filled in."""
+        return self.server.on_loss or ("rollback" if self.sync.mode == "bsp" else "replay")

@@ -118,6 +118,7 @@ def _native(c: Checker) -> None:
         c.add(("yarnps", "data"), "missing: The input")
     _input(c)
     _stop(c)
+    _sync(c)
     _not_yet(c)
     runtimes.only_dmlc(c)
 
@@ -356,6 +357,26 @@ def _stop(c: Checker) -> None:
         )
     elif metric.startswith("test_") and c.get("yarnps", "data", "test") is None:
         c.add(("yarnps", "stop", "metric"), f"{metric} needs test input: give data.test")
+
+
+def _sync(c: Checker) -> None:
+    sync = ("yarnps", "sync")
+    if c.get(*sync, "mode") != "bsp":
+        for key in ("parts", "spare"):
+            if c.get(*sync, key):
+                c.add((*sync, key), "only with sync.mode bsp")
+        return
+    if c.get("yarnps", "server", "on_loss") == "replay":
+        c.add(
+            ("yarnps", "server", "on_loss"),
+            "replay is for ssp and asp: the steps of bsp are the same for all servers, "
+            "expected rollback",
+        )
+    workers = c.number("services", "worker", "instances", default=1)
+    parts = c.number(*sync, "parts", default=workers)
+    spare = c.number(*sync, "spare", default=0)
+    if spare >= max(parts, 1):
+        c.add((*sync, "spare"), f"expected less than the {parts} parts of a step, found {spare}")
 
 
 def _not_yet(c: Checker) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps._errors import LeaseRevoked, YarnpsError
+from yarnps._errors import LateBatch, LeaseRevoked, YarnpsError
 from yarnps.protocol import wire
 from yarnps.worker.calls import Call
 from yarnps.worker.leases import Held
@@ -38,6 +38,8 @@ class Batch:
         Which batch this is: number `index` of its split.
     phase : str
         "train", "test" or (before the first epoch) "prepare".
+    part, step : int or None
+        BSP: which part of which step of the epoch this batch is.
     rows : int
         How many rows or items.
     """
@@ -52,6 +54,9 @@ class Batch:
         self.lease = lease
         self.pushes: list[Call] = []
         self.committed = False
+        self.late_step: int | None = None  # BSP: it came too late, and the step that is open now
+        self.part: int | None = None if lease.part is None else lease.part.number
+        self.step: int | None = None if lease.part is None else lease.part.step
         self.epoch: int = lease.epoch
         self.split: int = lease.split.id
         self.phase: str = lease.phase
@@ -128,13 +133,29 @@ class Batch:
                 raise YarnpsError(
                     f"{number} pushes in one batch", "push more keys at a time, or smaller batches"
                 )
+        return self.in_step(
+            header._replace(
+                epoch=self.epoch,
+                split=self.split,
+                token=self.lease.token,
+                batch=self.index,
+                push=number,
+                weight=self.rows,
+            )
+        )
+
+    def in_step(self, header: wire.Header) -> wire.Header:
+        """BSP: name the part and the step, in the place of the split and the clock."""
+        part = self.lease.part
+        if part is None or self.step is None:
+            return header
         return header._replace(
+            flags=header.flags | wire.Flag.STEP,
             epoch=self.epoch,
-            split=self.split,
+            split=part.number,
             token=self.lease.token,
-            batch=self.index,
-            push=number,
-            weight=self.rows,
+            batch=part.batches,
+            clock=self.step,
         )
 
     @property
@@ -158,9 +179,15 @@ class Batch:
         try:
             if error is None:
                 self._loop.commit(self)
+        except LateBatch as late:
+            self.late_step = late.step
+            return True
         except LeaseRevoked:
             self.lease.revoked = True
             return False
         finally:
             self._loop.leave(self)
+        if isinstance(error, LateBatch):
+            self.late_step = error.step
+            return True
         return isinstance(error, LeaseRevoked) and self.lease.revoked

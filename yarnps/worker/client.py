@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps._errors import ClusterError, LeaseRevoked, ServerRefused, YarnpsError
+from yarnps._errors import ClusterError, LateBatch, LeaseRevoked, ServerRefused, YarnpsError
 from yarnps._memory import keep_pages
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
@@ -146,6 +146,12 @@ class Client:
             Call(header, what, **fields),
             [Part(server, nothing, None, None, None) for server in self.router.servers],
         )
+
+    def tell_all(self, call: Call, numbers: NDArray[np.int64] | None) -> Call:
+        """Send a call with some numbers, for no shard, to every server."""
+        nothing = np.empty((0, 2), np.uint32)
+        servers = self.router.servers
+        return self.submit(call, [Part(s, nothing, numbers, None, None) for s in servers])
 
     def share(
         self, kind: Kind, spec: TableSpec, what: str, keys: Int64s, values: NDArray[Any] | None
@@ -286,9 +292,13 @@ class Client:
         self._send(connection, request)
 
     def _send(self, connection: Connection, request: Request) -> None:
+        lease = request.call.lease
+        generation = self.generation
+        if lease is not None and lease.generation is not None:
+            generation = lease.generation  # what an older model gave must not change a newer one
         keys = request.part.keys
         header = request.call.header._replace(
-            generation=self.generation,
+            generation=generation,
             route=self.router.version,
             request=request.number,
             keys=0 if keys is None else len(keys),
@@ -325,6 +335,9 @@ class Client:
                 self._reroute(connection, request)
             else:
                 request.reroute = True
+        elif header.op == Op.LATE:
+            self._forget(request.call)
+            request.call.fail(_late(request.call, header))
         elif header.op == Op.STALE_LEASE or (
             header.op == Op.STALE_GENERATION and request.call.lease is not None
         ):
@@ -470,6 +483,14 @@ def _is_full(connection: Connection) -> bool:
 
 def _pending(connection: Connection) -> int:
     return len(connection.pending)
+
+
+def _late(call: Call, header: Header) -> LateBatch:
+    return LateBatch(
+        f"step {call.header.clock} was closed without it: {call.what}",
+        "data() gives the batch out again",
+        step=header.clock,
+    )
 
 
 def _revoked(call: Call) -> LeaseRevoked:

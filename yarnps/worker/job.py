@@ -22,6 +22,7 @@ from yarnps.protocol.settings import EngineSettings
 from yarnps.protocol.tables import (
     Add,
     Clip,
+    Combine,
     Init,
     NonFinite,
     Optimizer,
@@ -106,6 +107,7 @@ class Job:
         optimizer: Optimizer | None = None,
         init: Init | None = None,
         model: bool = True,
+        combine: Combine | None = None,
         clip: Clip | None = None,
         nonfinite: NonFinite = "fail",
         when_full: WhenFull = "fail",
@@ -126,6 +128,9 @@ class Job:
             Values of a row before its first push; they depend on (seed, name, key) only.
         model : bool
             The table belongs to the model that the job writes.
+        combine : {"mean", "sum"}, optional
+            What a BSP step makes of its parts' pushes: their mean weighted by rows, which is right
+            for gradients of a mean loss, or their sum. Not given: the sum for `Add`, else the mean.
         clip : Clip, optional
             Limits on gradients.
         nonfinite : {"fail", "skip", "clip"}
@@ -160,6 +165,7 @@ class Job:
                 optimizer,
                 init,
                 model=model,
+                combine=combine,
                 clip=clip,
                 nonfinite=nonfinite,
                 when_full=when_full,
@@ -179,6 +185,7 @@ class Job:
         optimizer: Optimizer | None = None,
         init: Init | None = None,
         model: bool = True,
+        combine: Combine | None = None,
         clip: Clip | None = None,
         nonfinite: NonFinite = "fail",
         wire: Wire | None = None,
@@ -195,6 +202,7 @@ class Job:
                 optimizer,
                 init,
                 model=model,
+                combine=combine,
                 clip=clip,
                 nonfinite=nonfinite,
                 wire=wire or Wire(),
@@ -371,10 +379,13 @@ class Job:
 
     def _stats(self) -> pb.Stats:
         rows = 0 if self._loop is None else self._loop.rows_done
+        if self._loop is not None:
+            self._loop.each_second()
         return pb.Stats(
             clock=self._client.clock or 0,
             rows_per_s=self._rate.at(rows, time.monotonic()),
             idle_s=self._client.idle.seconds,
+            late=0 if self._loop is None else self._loop.late,
         )
 
     # ------------------------------------------------------------------ the end

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from yarnps.protocol import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from yarnps.worker.parts import HeldPart
 
 # The lease in work and one ahead.
 HOLD = 2
@@ -23,6 +27,10 @@ class Held:
         Fingerprint of the training input.
     begins, ends
         The stretch of the whole training, from 0 to 1, that the split stands for.
+    generation
+        What is pushed under the lease counts in this one only; None: in any.
+    part
+        BSP: the part whose stream the split belongs to.
     revoked
         Void: nothing of it counts any more.
     """
@@ -38,6 +46,8 @@ class Held:
     ends: float = 0.0
     bytes: int = 0
     bad_records: int = 0
+    generation: int | None = None
+    part: HeldPart | None = None
     revoked: bool = False
     done: bool = False
 
@@ -56,6 +66,7 @@ class Held:
             input=lease.input,
             begins=lease.begins,
             ends=lease.ends,
+            generation=lease.generation or None,
         )
 
     def progress(self) -> pb.Progress:
@@ -70,6 +81,7 @@ class Held:
             bytes=self.bytes,
             bad_records=self.bad_records,
             done=self.done,
+            part=None if self.part is None else self.part.progress(),
         )
 
 
@@ -93,13 +105,19 @@ class Leases:
         """Take new leases; one that is held already (a repeated message) is not taken twice."""
         new = []
         for lease in grant.leases:
+            if lease.HasField("part"):
+                continue  # that is `Parts`'
             held = Held.from_pb(lease)
             key = (held.epoch, held.phase, held.split.id, held.token)
             if all((h.epoch, h.phase, h.split.id, h.token) != key for h in self._held):
                 self._held.append(held)
                 new.append(held)
-        self._asked = max(0, self._asked - len(new))
+        self.came(len(new))
         return new
+
+    def came(self, count: int) -> None:
+        """So many of the leases that were asked for are here."""
+        self._asked = max(0, self._asked - count)
 
     def revoked(self, revoke: pb.Revoke) -> list[Held]:
         """Mark what is void; `drop` takes it out."""
@@ -118,10 +136,18 @@ class Leases:
         if lease in self._held:
             self._held.remove(lease)
 
-    def want(self) -> pb.WantLeases | None:
-        """What to ask for now; None when that has been asked already."""
-        live = sum(not held.revoked for held in self._held)
-        count, idle = max(0, HOLD - live), live == 0
+    def want(self, parts: int = 0, hold: int = HOLD) -> pb.WantLeases | None:
+        """What to ask for now; None when that has been asked already.
+
+        Parameters
+        ----------
+        parts
+            Live leases of parts, which others keep.
+        hold
+            How many leases this worker can do with.
+        """
+        live = parts + sum(not held.revoked for held in self._held)
+        count, idle = max(0, hold - live), live == 0
         # What was asked for may be on its way: only more of it, or having nothing to do, is news.
         if count == 0 or (count <= self._asked and (self._asked_idle or not idle)):
             return None

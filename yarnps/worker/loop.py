@@ -20,8 +20,10 @@ from yarnps.worker.batch import Batch
 from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.feed import Feed, Parsed
-from yarnps.worker.leases import Held, Leases
+from yarnps.worker.leases import HOLD, Held, Leases
+from yarnps.worker.parts import HeldPart, Parts, announce, end_part
 from yarnps.worker.preparing import Prepare, SplitBatches, result_of
+from yarnps.worker.progress import Progress
 from yarnps.worker.tables import CurrentBatch, SparseTable
 
 log = logging.getLogger(__name__)
@@ -31,15 +33,9 @@ Ahead = Callable[[Any], Any]
 Read = Callable[[Held], Iterator[Any]]
 Say = Callable[[pb.FromRole], None]
 
-# Progress of a split in work is told this often; the end of a split at once.
-PROGRESS_S = 1.0
-
 # While nothing can be done: how long one wait is, and how often the log says what it is for.
 _WAIT_S = 0.5
 _LOG_WAITING_S = 60.0
-
-# Bad records that are passed on with one progress message.
-_BAD_SHOWN = 5
 
 
 class DataLoop:
@@ -76,9 +72,9 @@ class DataLoop:
         self._audit = audit
         self._lock = threading.Lock()
         self._leases = Leases()
+        self._parts = Parts(read, client.wake)
         self._feed = Feed(read, client.wake)
-        self._last_progress = 0.0
-        self._bad: list[pb.BadRecord] = []
+        self._progress = Progress(say)
         self._evaluate: Evaluate | None = None
         self._prepare: Prepare | None = None
         self._returned: Parsed | None = None  # read, and of another split than was wanted
@@ -87,6 +83,7 @@ class DataLoop:
         self._sums_of: Held | None = None
         self._first_push = True
         self.rows_done = 0
+        self.late = 0  # BSP: batches that came when their step had been closed
         self.ended = False
 
     # ------------------------------------------------------------------ from the link's thread
@@ -97,11 +94,17 @@ class DataLoop:
                 log.info("leased: %s", lease)
                 self.input = lease.input
                 self._feed.add(lease)
+            for part in self._parts.granted(grant):
+                self.input = part.whole.input
+                self._leases.came(1)
         self._client.wake()
 
     def on_revoke(self, revoke: pb.Revoke) -> None:
         with self._lock:
-            self._leases.revoked(revoke)
+            if revoke.HasField("part"):
+                self._parts.revoked(revoke)
+            else:
+                self._leases.revoked(revoke)
         self._client.wake()
 
     def on_end_of_data(self) -> None:
@@ -113,9 +116,14 @@ class DataLoop:
         """Say everything again to a restarted ApplicationMaster."""
         with self._lock:
             held = [lease.progress() for lease in self._leases.held if not lease.revoked]
+            held += self._parts.progress()
             self._leases.forget_asked()
         self._say(pb.FromRole(hello=pb.RoleHello(resync=True, held=held)))
         self._client.wake()
+
+    def each_second(self) -> None:
+        """Tell what was committed and is untold: the next commit may have to wait for others."""
+        self._progress.tell_rest()
 
     # ------------------------------------------------------------------ the program's thread
 
@@ -129,7 +137,7 @@ class DataLoop:
                 elif parsed.raw is None:
                     self._split_ended(parsed)
                 elif len(parsed.raw.rows) == 0:
-                    self._note_bad(parsed.lease, parsed.raw)
+                    self._progress.note(parsed.lease, parsed.raw)
                     parsed.lease.batches = parsed.raw.index + 1
                 elif parsed.lease.phase == "train":
                     yield from self._train(parsed)
@@ -138,13 +146,14 @@ class DataLoop:
             self.ended = True
         finally:
             self._feed.stop()
+            self._parts.stop()
 
     def _next(self) -> Parsed | None:
         """The next batch of a live lease; None at the end of the input."""
         begun = logged = time.monotonic()
         while True:
             self._ask()
-            parsed, self._returned = self._returned or self._feed.take(), None
+            parsed, self._returned = self._returned or self._take(), None
             if parsed is not None and not parsed.lease.revoked:
                 return parsed
             if parsed is not None:
@@ -152,7 +161,8 @@ class DataLoop:
                     self._leases.drop(parsed.lease)
                 continue
             with self._lock:
-                idle = not any(not lease.revoked for lease in self._leases.held)
+                held = any(not lease.revoked for lease in self._leases.held)
+                idle = not held and not self._parts.live
                 ended = self._leases.ended
             if idle:
                 self._leave_clock()
@@ -169,16 +179,31 @@ class DataLoop:
         with self._lock:
             for lease in [lease for lease in self._leases.held if lease.revoked]:
                 self._leases.drop(lease)
-            want = None if self._leases.ended else self._leases.want()
+            hold = max(HOLD, self._settings.parts or 0)
+            parts = len(self._parts.live)
+            want = None if self._leases.ended else self._leases.want(parts, hold)
         if want is not None:
             self._say(pb.FromRole(want=want))
+
+    def _take(self) -> Parsed | None:
+        """What is next in turn, if it is there."""
+        while True:
+            with self._lock:
+                self._parts.drop_void()
+                part = self._parts.turn()
+            if part is None:
+                return self._feed.take()
+            if part.splits:
+                return part.take()
+            self._end_part(part)
 
     # ------------------------------------------------------------------ training
 
     def _train(self, parsed: Parsed) -> Iterator[Batch]:
         lease, raw = parsed.lease, parsed.raw
-        self._note_bad(lease, raw)
-        self._join_clock()
+        self._progress.note(lease, raw)
+        if lease.part is None:
+            self._join_clock()
         batch = Batch(self, lease, raw, self._settings.seed)
         yield batch
         if not batch.entered:
@@ -186,7 +211,10 @@ class DataLoop:
                 "a batch was taken from data() and not entered",
                 "put the work on it in a block `with batch:`; its end commits the batch",
             )
-        if not batch.committed and not lease.revoked:
+        if lease.part is not None and batch.late_step is not None:
+            self.late += 1
+            lease.part.put_back(parsed, batch.late_step)
+        elif not batch.committed and not lease.revoked:
             # Its block ended with an exception that the program has swallowed.
             raise YarnpsError(
                 f"batch {batch.index} of split {batch.split} was not committed",
@@ -239,24 +267,46 @@ class DataLoop:
         for call in batch.pushes:
             self._client.wait(call)
         lease = batch.lease
+        if lease.part is not None:
+            announce(self._client, batch)
         self._keep_pace(batch)
         if lease.revoked:
             raise LeaseRevoked(f"the lease of split {lease.split.id} is void")
         batch.committed = True
-        lease.batches = batch.index + 1
-        lease.rows += batch.rows
+        with self._lock:
+            lease.batches = batch.index + 1
+            lease.rows += batch.rows
+            if lease.part is not None:
+                lease.part.batches += 1
+                lease.part.step += 1
         self.rows_done += batch.rows
         if self._first_push and batch.pushes:
             self._first_push = False
             self._say(pb.FromRole(first_push=pb.FirstPush()))
-        self._tick_clock()
-        self._tell(lease)
+        if lease.part is not None:
+            self._client.clock = lease.part.step
+        else:
+            self._tick_clock()
+        self._progress.tell(lease)
 
     def _keep_pace(self, batch: Batch) -> None:
         """Wait until the batch has taken the time that it should; that is no work of its own."""
         with self._client.idle:
             while self._settings.pace > (seconds := time.monotonic() - batch.begun):
                 self._client.pump(min(0.1, self._settings.pace - seconds))
+
+    # ------------------------------------------------------------------ parts of BSP steps
+
+    def _end_part(self, part: HeldPart) -> None:
+        """A part has no more batches in this epoch: nobody has to wait for it."""
+        try:
+            end_part(self._client, part)
+        except LeaseRevoked:
+            part.revoke()
+            return
+        self._say(pb.FromRole(progress=part.end()))
+        with self._lock:
+            self._parts.drop(part)
 
     # ------------------------------------------------------------------ the clock
 
@@ -300,7 +350,7 @@ class DataLoop:
                 "call data(evaluate=fn), or leave out data.test",
             )
         lease = parsed.lease
-        self._note_bad(lease, parsed.raw)
+        self._progress.note(lease, parsed.raw)
         self._leave_clock()
         batch = Batch(self, lease, parsed.raw, self._settings.seed)
         self._current.now = batch
@@ -327,11 +377,11 @@ class DataLoop:
 
         def batch_of(parsed: Parsed) -> Batch:
             lease, batch = parsed.lease, Batch(self, parsed.lease, parsed.raw, self._settings.seed)
-            self._note_bad(lease, parsed.raw)
+            self._progress.note(lease, parsed.raw)
             lease.batches = batch.index + 1
             lease.rows += batch.rows
             self.rows_done += batch.rows
-            self._tell(lease)
+            self._progress.tell(lease)
             return batch
 
         self._leave_clock()
@@ -343,31 +393,7 @@ class DataLoop:
         if split.end is not None:
             self._split_ended(split.end)
 
-    # ------------------------------------------------------------------ progress
-
-    def _note_bad(self, lease: Held, raw: Any) -> None:
-        lease.bytes = raw.bytes_read
-        lease.bad_records = raw.bad_total
-        for bad in raw.bad[: _BAD_SHOWN - len(self._bad)]:
-            self._bad.append(
-                pb.BadRecord(path=bad.path, line=bad.line, error=bad.error, text=bad.text)
-            )
-
-    def _tell(self, lease: Held) -> None:
-        """Progress of a split in work, at most once a second."""
-        if time.monotonic() - self._last_progress >= PROGRESS_S:
-            self._say_progress(lease)
-
-    def _say_progress(
-        self, lease: Held, sums: Mapping[str, NDArray[np.float64]] | None = None
-    ) -> None:
-        self._last_progress = time.monotonic()
-        progress = lease.progress()
-        progress.bad.extend(self._bad)
-        self._bad.clear()
-        for name, values in (sums or {}).items():
-            progress.sums.add(name=name, values=values.tolist())
-        self._say(pb.FromRole(progress=progress))
+    # ------------------------------------------------------------------ the end of a split
 
     def _split_ended(self, parsed: Parsed) -> None:
         lease = parsed.lease
@@ -375,25 +401,17 @@ class DataLoop:
             log.info("done: %s, %d rows", lease, lease.rows)
             lease.done = True
             lease.bytes = lease.bytes or lease.split.length
-            self._say_progress(lease, self._sums if self._sums_of is lease else None)
+            self._progress.say(lease, self._sums if self._sums_of is lease else None)
         else:
-            from yarnps.data import FileChanged
-
             log.warning("split %d cannot be read: %s", lease.split.id, parsed.error)
-            self._say(
-                pb.FromRole(
-                    split_failed=pb.SplitFailed(
-                        epoch=lease.epoch,
-                        phase=lease.phase,
-                        split=lease.split.id,
-                        token=lease.token,
-                        error=str(parsed.error) or type(parsed.error).__name__,
-                        changed=isinstance(parsed.error, FileChanged),
-                    )
-                )
-            )
+            self._progress.failed(lease, parsed.error)
         with self._lock:
-            self._leases.drop(lease)
+            if lease.part is None:
+                self._leases.drop(lease)
+            elif parsed.error is None:
+                lease.part.split_ended(lease)
+            else:  # the whole part is leased anew, to whom the split may be readable
+                lease.part.revoke()
 
 
 def _clock_of(message: Message) -> int:

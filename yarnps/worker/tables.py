@@ -102,6 +102,8 @@ class Table(Functions):
         header = self._header(op, flags=flags)
         if batch is None or batch.phase != "train":
             header = header._replace(clock=wire.NO_CLOCK)
+        else:
+            header = batch.in_step(header)
         lease = None if batch is None else batch.lease
         return Call(header, f"{op.name.lower()} of table {self.name}", self.spec, out, lease)
 
@@ -236,7 +238,8 @@ class SparseTable(Table):
             Its `wait()` gives an array of shape (n,) when dim is 1, otherwise (n, dim).
         """
         wanted = self._keys(keys)
-        if self._small and out is None and 0 < len(wanted) <= SMALL_KEYS:
+        shares = self._small and not self._batches.in_step
+        if shares and out is None and 0 < len(wanted) <= SMALL_KEYS:
             return self._share_pull(wanted)
         rows = self._out(out, len(wanted))
         call = self._read(Op.PULL, rows)
@@ -284,6 +287,11 @@ class SparseTable(Table):
         if not strictly_increasing(wanted) and len(np.unique(wanted)) != len(wanted):
             raise InputError(
                 f"push_pull to table {self.name} with repeated keys", "push and pull apart"
+            )
+        if self._batches.in_step:
+            raise InputError(
+                f"push_pull to table {self.name} in a BSP batch",
+                "what is pushed counts when the step is closed: push, and pull in the next batch",
             )
         rows = self._limited(rows)
         out = self._out(None, len(wanted))
@@ -510,3 +518,8 @@ class CurrentBatch:
 
     def __init__(self) -> None:
         self.now: Batch | None = None
+
+    @property
+    def in_step(self) -> bool:
+        """Whether it is a part of a BSP step."""
+        return self.now is not None and self.now.part is not None
