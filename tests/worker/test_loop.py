@@ -77,7 +77,14 @@ def test_without_the_gate_the_bound_is_violated(tmp_path: Path, how: str) -> Non
     program = UNEVEN
     if how == "asp":  # without a clock, count batches
         program = UNEVEN.replace("job._client.clock", "(job._loop.rows_done // 50)")
-    with playing(tmp_path, block(tmp_path, sync=sync), program, env=env) as player:
+    settings = block(tmp_path, sync=sync)
+    with playing(tmp_path, settings, program, env=env, start=False) as player:
+        player.grant_allowed = False  # until both can begin
+        player.start()
+        player.wait(lambda: all(w.want for w in player.alive("worker")), "both want work")
+        with player.changed:
+            player.grant_allowed = True
+            player._grant()
         player.finish()
     assert furthest_ahead(tmp_path) > 3
 
