@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from yarnps.client.launch.options import Options
 from yarnps.client.launch.plan import Task
@@ -38,20 +39,19 @@ class Verdict:
         return True
 
 
-class Limits:
+class Limits(NamedTuple):
     """Seconds that processes may wait for others.
 
     Attributes
     ----------
     start_s
-        For all to come, counted from the first one: a batch system may let all of them wait.
+        For all to come, from the first one on: a batch system may let all of them wait.
     barrier_s
         At a barrier.
     """
 
-    def __init__(self, start_s: float, barrier_s: float) -> None:
-        self.start_s = start_s
-        self.barrier_s = barrier_s
+    start_s: float
+    barrier_s: float
 
 
 class Meeting(ABC):

@@ -12,6 +12,7 @@ from yarnps._errors import InputError
 from yarnps.client import main
 from yarnps.client.launch.options import Options, RoleAsk
 from yarnps.client.launch.yarn import as_text, job_file
+from yarnps.spec import load
 
 MIB = 2**20
 WORKER = RoleAsk(3, 2, 2048 * MIB, {"W": "1"})
@@ -96,6 +97,18 @@ def test_print_shows_the_job_file(here: Path, capsys: pytest.CaptureFixture[str]
     shown = yaml.safe_load(capsys.readouterr().out)
     assert shown["name"] == "dmlc-train.py"
     assert {n: s["instances"] for n, s in shown["services"].items()} == {"worker": 2, "server": 1}
+
+
+@pytest.mark.parametrize(("servers", "runtime"), [(2, "dmlc"), (0, "xgboost")])
+def test_the_job_file_is_one(here: Path, servers: int, runtime: str) -> None:
+    """Without servers it is XGBoost's tracker that the workers come to."""
+    server = RoleAsk(servers, 1, 1024 * MIB)
+    options = Options("yarn", WORKER, server, ("python", "train.py"), {"A": "1"})
+    path = here / "job.yaml"
+    path.write_text(as_text(job_file(options)[0]))
+    job = load(path, site=[])
+    assert job.block is not None and job.block.runtime == runtime
+    assert set(job.roles) == ({"server", "worker"} if servers else {"worker"})
 
 
 def test_the_text_is_the_job() -> None:
