@@ -12,6 +12,7 @@ BENCHMARKS = (
     ("factorization machines, beside myFM", ["bench.fm"]),
     ("memory and longest request of growing tables, and their kernels", ["bench.tables"]),
     ("MXNet's start and barriers, beside its own scheduler", ["bench.dmlc"]),
+    ("word2vec beside gensim", ["bench.word2vec", "speed"]),
     ("start on this machine", ["bench.startup", "--cluster", "local"]),
     (
         "start on a warm YARN, beside bare skein",
