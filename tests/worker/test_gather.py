@@ -13,7 +13,6 @@ from engine_harness import playing, write_input
 
 from yarnps._errors import ServerRefused
 from yarnps.protocol.tables import Adagrad, Add, Optimizer, Sgd, TableSpec
-from yarnps.worker import client as client_module
 from yarnps.worker import gather
 from yarnps.worker.client import Client
 from yarnps.worker.tables import CurrentBatch, SparseTable
@@ -57,7 +56,7 @@ def world(request: Any, tmp_path_factory: Any) -> Iterator[World]:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine makes pauses between calls; these tests are about calls without."""
-    monkeypatch.setattr(client_module, "PAUSE_S", 60.0)
+    monkeypatch.setattr(gather, "PAUSE_S", 60.0)
 
 
 def test_many_calls_need_few_messages(world: World) -> None:
@@ -135,7 +134,7 @@ def test_a_call_after_a_pause_is_sent_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = world.table("pause", Add())
-    monkeypatch.setattr(client_module, "PAUSE_S", -1.0)
+    monkeypatch.setattr(gather, "PAUSE_S", -1.0)
     before = world.messages
     pushes = [table.push([1], [1.0]) for _ in range(5)]
     assert world.messages - before == 6

@@ -27,13 +27,12 @@ from yarnps._errors import ClusterError, LateBatch, LeaseRevoked, ServerRefused,
 from yarnps._memory import keep_pages
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
-from yarnps.protocol.shards import Int64s
 from yarnps.protocol.stream import Memory
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Header, Message, Op
 from yarnps.worker.calls import Call, Request
 from yarnps.worker.connection import Connection, hello, opening
-from yarnps.worker.gather import PAUSE_S, SMALL_KEYS, Gathered, Kind
+from yarnps.worker.gather import Sharing
 from yarnps.worker.routing import Part, Router
 from yarnps.worker.stopwatch import Stopwatch
 
@@ -67,7 +66,7 @@ class Client:
         self._token = begin.data_token
         self._incarnation = begin.incarnation.id
         self._limit = request_limit
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._connections: dict[int, Connection] = {}
         self._by_fd: dict[int, Connection] = {}
@@ -81,8 +80,7 @@ class Client:
         self._next_tick = 0.0
         self._tables: dict[str, TableSpec] = {}
         self._delayed: list[tuple[float, Connection, Request]] = []
-        self._gathered: Gathered | None = None
-        self._shared_at = 0.0
+        self.sharing = Sharing(self)
         self.broken: YarnpsError | None = None
         self.clock: int | None = None
         self.idle = Stopwatch()
@@ -103,14 +101,14 @@ class Client:
         """New routes from the ApplicationMaster; followed at once when nobody is at work here."""
         self._news = routes
         self.wake()
-        if self._lock.acquire(blocking=False):
+        if self.lock.acquire(blocking=False):
             try:
                 self._follow_news()
             finally:
-                self._lock.release()
+                self.lock.release()
 
     def close(self) -> None:
-        with self._lock:
+        with self.lock:
             for connection in self._connections.values():
                 connection.close()
             self._epoll.close()
@@ -128,9 +126,9 @@ class Client:
 
     def submit(self, call: Call, parts: Iterable[Part]) -> Call:
         """Send a call's requests. It may wait while too much is outstanding."""
-        with self._lock:
-            self._check()
-            self.flush()
+        with self.lock:
+            self.check()
+            self.sharing.flush()
             requests = [
                 Request(next(self._numbers), call, part, time.monotonic()) for part in parts
             ]
@@ -153,67 +151,9 @@ class Client:
         servers = self.router.servers
         return self.submit(call, [Part(s, nothing, numbers, None, None) for s in servers])
 
-    def share(
-        self, kind: Kind, spec: TableSpec, what: str, keys: Int64s, values: NDArray[Any] | None
-    ) -> Call:
-        """A call of few keys, which may share a message with others of its kind.
-
-        Parameters
-        ----------
-        keys
-            At most `SMALL_KEYS`; they are copied, as are `values`.
-        """
-        with self._lock:
-            self._check()
-            gathered = self._gathered
-            if gathered is None or gathered.kind != kind or not gathered.has_room(len(keys)):
-                self.flush()
-                gathered = self._gathered = Gathered(kind, spec, self._header_of(kind, spec), what)
-            call = gathered.add(keys, values)
-            alone = time.monotonic() - self._shared_at > PAUSE_S or not self.outstanding
-            if alone or not gathered.has_room(SMALL_KEYS):
-                self.flush()
-            self._shared_at = time.monotonic()
-        return call
-
-    def _header_of(self, kind: Kind, spec: TableSpec) -> Header:
-        return self.header(
-            kind.op,
-            table=kind.table,
-            clock=kind.clock,
-            dtype=int(wire.DTYPE_OF[spec.dtype]),
-            dim=spec.dim,
-        )
-
-    def flush(self) -> None:
-        """Send the calls that have been gathered."""
-        gathered, self._gathered = self._gathered, None
-        if gathered is None:
-            return
-        carrier = gathered.carrier()
-        carrier.on_end = lambda call: self._shared_ended(gathered, call)
-        keys = gathered.keys[: gathered.count]
-        values = None if gathered.values is None else gathered.values[: gathered.count]
-        self.submit(carrier, self.router.small(keys, values, gathered.spec))
-
-    def _shared_ended(self, gathered: Gathered, carrier: Call) -> None:
-        """Every call that shared a message has its answer, or is made on its own.
-
-        A refused message has changed nothing; only one of its calls may be to blame.
-        """
-        refused = isinstance(carrier.error, ServerRefused) and len(gathered.calls) > 1
-        for number, call in enumerate(gathered.calls):
-            if carrier.error is None:
-                call.left = 0
-            elif not refused:
-                call.fail(carrier.error)
-            else:
-                keys, values = gathered.rows_of(number)
-                self.submit(call, self.router.small(keys, values, gathered.spec))
-
     def open(self, spec: TableSpec) -> None:
         """Make a table known to every server, now and after each restart."""
-        with self._lock:
+        with self.lock:
             self._tables[spec.name] = spec
             text = np.frombuffer(spec.to_json().encode(), np.uint8)
             nothing = np.empty((0, 2), np.uint32)
@@ -235,7 +175,7 @@ class Client:
         """
         if not call.done:
             begun = time.monotonic()
-            with self.idle, self._lock:
+            with self.idle, self.lock:
                 while not call.done:
                     left = _TICK_S
                     if timeout is not None:
@@ -251,8 +191,8 @@ class Client:
 
     def pump(self, seconds: float) -> None:
         """Receive what is there, waiting up to `seconds` for the first."""
-        with self._lock:
-            self.flush()
+        with self.lock:
+            self.sharing.flush()
             self._follow_news()
             for fd, events in self._epoll.poll(max(0.0, seconds)):
                 connection = self._by_fd.get(fd)
@@ -265,9 +205,10 @@ class Client:
             if now >= self._next_tick:
                 self._next_tick = now + _TICK_S
                 self._tick(now)
-            self._check()
+            self.check()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise what ended the work of this client, if anything did."""
         if self.broken is not None:
             raise self.broken
 

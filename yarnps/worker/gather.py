@@ -8,15 +8,20 @@ The order of calls at a server stays that in which they were made.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from yarnps._errors import ServerRefused
 from yarnps.protocol.shards import Int64s
 from yarnps.protocol.tables import TableSpec
-from yarnps.protocol.wire import Header, Op
+from yarnps.protocol.wire import DTYPE_OF, Header, Op
 from yarnps.worker.calls import Call
+
+if TYPE_CHECKING:
+    from yarnps.worker.client import Client
 
 # A call of more keys, or of wider rows, has its own message.
 SMALL_KEYS = 8
@@ -105,3 +110,70 @@ class Gathered:
         ends = [*self._starts[1:], self.count]
         part = slice(self._starts[number], ends[number])
         return self.keys[part], None if self.values is None else self.values[part]
+
+
+class Sharing:
+    """Gathers the small calls of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._gathered: Gathered | None = None
+        self._shared_at = 0.0
+
+    def share(
+        self, kind: Kind, spec: TableSpec, what: str, keys: Int64s, values: NDArray[Any] | None
+    ) -> Call:
+        """A call of few keys, which may share a message with others of its kind.
+
+        Parameters
+        ----------
+        keys
+            At most `SMALL_KEYS`; they are copied, as are `values`.
+        """
+        client = self._client
+        with client.lock:
+            client.check()
+            gathered = self._gathered
+            if gathered is None or gathered.kind != kind or not gathered.has_room(len(keys)):
+                self.flush()
+                header = client.header(
+                    kind.op,
+                    table=kind.table,
+                    clock=kind.clock,
+                    dtype=int(DTYPE_OF[spec.dtype]),
+                    dim=spec.dim,
+                )
+                gathered = self._gathered = Gathered(kind, spec, header, what)
+            call = gathered.add(keys, values)
+            alone = time.monotonic() - self._shared_at > PAUSE_S or not client.outstanding
+            if alone or not gathered.has_room(SMALL_KEYS):
+                self.flush()
+            self._shared_at = time.monotonic()
+        return call
+
+    def flush(self) -> None:
+        """Send the calls that have been gathered."""
+        gathered, self._gathered = self._gathered, None
+        if gathered is None:
+            return
+        carrier = gathered.carrier()
+        carrier.on_end = lambda call: self._ended(gathered, call)
+        keys = gathered.keys[: gathered.count]
+        values = None if gathered.values is None else gathered.values[: gathered.count]
+        self._client.submit(carrier, self._client.router.small(keys, values, gathered.spec))
+
+    def _ended(self, gathered: Gathered, carrier: Call) -> None:
+        """Every call that shared a message has its answer, or is made on its own.
+
+        A refused message has changed nothing; only one of its calls may be to blame.
+        """
+        refused = isinstance(carrier.error, ServerRefused) and len(gathered.calls) > 1
+        for number, call in enumerate(gathered.calls):
+            if carrier.error is None:
+                call.left = 0
+            elif not refused:
+                call.fail(carrier.error)
+            else:
+                keys, values = gathered.rows_of(number)
+                parts = self._client.router.small(keys, values, gathered.spec)
+                self._client.submit(call, parts)

@@ -269,7 +269,7 @@ class SparseTable(Table):
         unique, rows = self._summed(keys, values, distinct)
         if 0 < len(unique) <= SMALL_KEYS and self._batches.now is None and self._shares:
             kind = Kind(Op.PUSH, self._id, wire.NO_CLOCK, None)
-            shared = self._client.share(kind, self.spec, self._what[Op.PUSH], unique, rows)
+            shared = self._client.sharing.share(kind, self.spec, self._what[Op.PUSH], unique, rows)
             return Future(self._client, shared, None, None)
         rows = self._limited(rows)
         call = self._write(Op.PUSH)
@@ -353,7 +353,7 @@ class SparseTable(Table):
         if batch is not None:
             lease = batch.lease
         kind = Kind(Op.PULL, self._id, clock, lease)
-        call = self._client.share(kind, self.spec, self._what[Op.PULL], keys, None)
+        call = self._client.sharing.share(kind, self.spec, self._what[Op.PULL], keys, None)
         return Future(self._client, call, call.out, self._shape(len(keys)))
 
     def _parts(self, keys: Int64s, rows: NDArray[Any] | None, *, announce: bool = False) -> Any:
