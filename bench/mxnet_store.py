@@ -119,7 +119,7 @@ def mxnet(data: Path) -> Iterator[list[tuple[str, Peer]]]:
         assert worker.stdout is not None
         if worker.stdout.readline().strip() != "ready":
             raise RuntimeError("MXNet's worker ended before it was ready: see its output above")
-        yield _measures(worker)
+        yield _measures(worker, [process.pid for process in processes])
     finally:
         if worker.stdin is not None:
             worker.stdin.close()
@@ -131,14 +131,14 @@ def mxnet(data: Path) -> Iterator[list[tuple[str, Peer]]]:
                 process.wait()
 
 
-def _measures(worker: subprocess.Popen[str]) -> list[tuple[str, Peer]]:
+def _measures(worker: subprocess.Popen[str], pids: list[int]) -> list[tuple[str, Peer]]:
     def measure(line: str, what: str, floats: int, depth: int, amount: float) -> tuple[str, Peer]:
         def once() -> float:
             assert worker.stdin is not None and worker.stdout is not None
             print(what, floats, depth, file=worker.stdin, flush=True)
             return float(worker.stdout.readline()) * amount
 
-        return line, Peer(f"mxnet_{line}", once)
+        return line, Peer(f"mxnet_{line}", once, pids)
 
     found = [
         measure(f"{what}_{label}", what, size // 4, OUTSTANDING, size / 1e6)

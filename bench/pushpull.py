@@ -7,6 +7,10 @@ lowest). Every push is acknowledged; 4 calls are outstanding; the server adds in
 ``--peers`` the same is done with MXNet's kvstore, with raw pyzmq frames and no work on the server,
 with the kernels alone in one process, and with memcpy: repetition by repetition in turn, so that
 whatever else this machine does meets all of them. Ratios, ours over theirs, come last.
+
+Lines ``cpu_…`` are the processor time of all processes together, per MB, call or million keys. On
+a machine that others use they say more than the clock does: a ratio of theirs over ours above 1
+is less work than the peer's.
 """
 
 from __future__ import annotations
@@ -67,10 +71,39 @@ class Figure(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """Something else that does the work of one of our lines. `once`: one repetition."""
+    """Something that does the work of a line.
+
+    Attributes
+    ----------
+    once
+        One repetition; returns a rate.
+    pids
+        The processes that do it.
+    """
 
     name: str
     once: Callable[[], float]
+    pids: list[int]
+
+
+class Repetition(NamedTuple):
+    """A rate, and processor microseconds for one unit of it."""
+
+    rate: float
+    cpu_us: float
+
+
+def measured(peer: Peer) -> Repetition:
+    """One repetition with the processor time that it took."""
+    before = sum(map(cpu_us, peer.pids))
+    found = peer.once()
+    return Repetition(found, (sum(map(cpu_us, peer.pids)) - before) / (found * SECONDS))
+
+
+def cpu_us(pid: int) -> float:
+    """Processor time of a process so far, all its threads that live."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1000
 
 
 def rate(call: Callable[[], Any], amount: float, outstanding: int) -> float:
@@ -203,8 +236,10 @@ def worker(begin: pb.Begin) -> None:
 # ---------------------------------------------------------------------- servers and workers
 
 
-def start_servers(stack: ExitStack, count: int, transport: str) -> pb.Begin:
-    """Start server processes; what a worker must be told comes back."""
+def start_servers(
+    stack: ExitStack, count: int, transport: str, pids: list[int] | None = None
+) -> pb.Begin:
+    """Start server processes; what a worker must be told comes back. Their ids go to `pids`."""
     from yarnps.spec import load
 
     folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -226,6 +261,8 @@ def start_servers(stack: ExitStack, count: int, transport: str) -> pb.Begin:
             pass_fds=[theirs.fileno()],
         )
         theirs.close()
+        if pids is not None:
+            pids.append(process.pid)
         stack.callback(process.wait, 30)
         stack.callback(ours.close)
         own = pb.Begin()
@@ -265,6 +302,7 @@ class Workers:
             )
             stack.callback(process.wait, 30)
             self._processes.append(process)
+        self.pids = [process.pid for process in self._processes]
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Name and unit of each line; `once` is about the latest."""
@@ -288,24 +326,31 @@ class Workers:
         return [p.stdout.readline().strip() for p in self._processes if p.stdout]
 
 
-def run(workers: Workers, peers: dict[str, list[Peer]]) -> None:
+def run(workers: Workers, servers: list[int], peers: dict[str, list[Peer]]) -> None:
     """All lines, each with its peers, then the ratios."""
     ratios = []
     for name, unit in workers.lines():
-        mine: list[float] = []
-        others: dict[str, list[float]] = {peer.name: [] for peer in peers.get(name, [])}
+        ours = Peer(name, workers.once, workers.pids + servers)
+        runners = [ours, *peers.get(name, [])]
+        found: dict[str, list[Repetition]] = {runner.name: [] for runner in runners}
         for _ in range(REPEATS):
-            mine.append(workers.once())
-            for peer in peers.get(name, []):
-                others[peer.name].append(peer.once())
-        figure = Figure(name, mine, unit)
-        figure.show()
-        for other, values in others.items():
-            found = Figure(other, values, unit)
-            found.show()
-            ratios.append((f"ratio_{name}_to_{other}", figure.median / found.median))
+            for runner in runners:
+                found[runner.name].append(measured(runner))
+        per = unit.partition("/")[0].removesuffix("s")
+        for runner in runners:
+            Figure(runner.name, [r.rate for r in found[runner.name]], unit).show()
+            Figure(f"cpu_{runner.name}", [r.cpu_us for r in found[runner.name]], f"us/{per}").show()
+        mine = _medians(found[name])
+        for runner in runners[1:]:
+            theirs = _medians(found[runner.name])
+            ratios.append((f"ratio_{name}_to_{runner.name}", mine.rate / theirs.rate))
+            ratios.append((f"cpu_ratio_{name}_to_{runner.name}", theirs.cpu_us / mine.cpu_us))
     for name, ratio in ratios:
         print(f"{name} {ratio:.3g} x", flush=True)
+
+
+def _medians(repetitions: list[Repetition]) -> Repetition:
+    return Repetition(*(statistics.median(values) for values in zip(*repetitions, strict=True)))
 
 
 @contextmanager
@@ -346,8 +391,9 @@ def main() -> None:
         peers: dict[str, list[Peer]] = {}
         if arguments.peers:
             peers = stack.enter_context(peers_of(arguments.transport, arguments.data))
-        begin = start_servers(stack, arguments.servers, arguments.transport)
-        run(Workers(stack, begin, arguments.workers), peers)
+        servers: list[int] = []
+        begin = start_servers(stack, arguments.servers, arguments.transport, servers)
+        run(Workers(stack, begin, arguments.workers), servers, peers)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -86,7 +87,7 @@ def raw_zmq(transport: str) -> Iterator[list[Named]]:
         dealer.setsockopt(zmq.SNDHWM, 0)
         dealer.connect(process.stdout.readline().strip())
         try:
-            yield _raw_measures(dealer)
+            yield _raw_measures(dealer, [os.getpid(), process.pid])
         finally:
             dealer.send(b"x")
             process.wait(LIMIT_S)
@@ -94,7 +95,7 @@ def raw_zmq(transport: str) -> Iterator[list[Named]]:
             context.destroy(linger=0)
 
 
-def _raw_measures(dealer: Any) -> list[Named]:
+def _raw_measures(dealer: Any, pids: list[int]) -> list[Named]:
     class Answer:
         def wait(self) -> None:
             dealer.recv(copy=False)
@@ -113,11 +114,11 @@ def _raw_measures(dealer: Any) -> list[Named]:
     for label, size in SIZES.items():
         for what, ask in (("push", asking(size, 0)), ("pull", asking(8, size))):
             once = _rated(ask, size / 1e6, OUTSTANDING)
-            found.append((f"{what}_{label}", Peer(f"raw_zmq_{what}_{label}", once)))
+            found.append((f"{what}_{label}", Peer(f"raw_zmq_{what}_{label}", once, pids)))
     for depth in (1, 64):
         once = _rated(asking(TINY_BYTES, 0), 1, depth)
         for what in ("push", "pull"):
-            found.append((f"tiny_{what}_d{depth}", Peer(f"raw_zmq_tiny_d{depth}", once)))
+            found.append((f"tiny_{what}_d{depth}", Peer(f"raw_zmq_tiny_d{depth}", once, pids)))
     return found
 
 
@@ -160,7 +161,9 @@ def kernels_alone() -> list[Named]:
 
         for what, call in (("push", push), ("pull", pull)):
             name = f"{what}_{count // 1000}k_dim{dim}"
-            found.append((f"sparse_{name}", Peer(f"kernel_{name}", _alone(call, count / 1e6))))
+            found.append(
+                (f"sparse_{name}", Peer(f"kernel_{name}", _alone(call, count / 1e6), [os.getpid()]))
+            )
     return found
 
 
@@ -173,7 +176,9 @@ def memcpy() -> list[Named]:
         def copy(source: Any = source, target: Any = target) -> None:
             np.copyto(target, source)
 
-        found.append((f"pull_{label}", Peer(f"memcpy_{label}", _alone(copy, size / 1e6))))
+        found.append(
+            (f"pull_{label}", Peer(f"memcpy_{label}", _alone(copy, size / 1e6), [os.getpid()]))
+        )
     return found
 
 
