@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -164,3 +165,27 @@ def test_the_callers_arrays_are_free_at_once(world: World) -> None:
     first.wait()
     second.wait()
     assert table.pull([3, 4]).wait().tolist() == [2.0, 0.0]
+
+
+def test_a_small_pull_in_a_batch_says_which_step_it_is_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers let it wait for that step; calls for other steps do not share its message."""
+    table = world.table("step", Add())
+    kinds = []
+    share = world.client.sharing.share
+
+    def noted(kind: gather.Kind, *rest: Any) -> Any:
+        kinds.append(kind)
+        return share(kind, *rest)
+
+    monkeypatch.setattr(world.client.sharing, "share", noted)
+    for step in (3, 4):
+        batch: Any = SimpleNamespace(
+            phase="train", lease=None, in_step=lambda header, step=step: header._replace(batch=step)
+        )
+        monkeypatch.setattr(table._batches, "now", batch)
+        table.pull([1])
+    monkeypatch.setattr(table._batches, "now", None)
+    table.pull([1]).wait()
+    assert [kind.header.batch for kind in kinds] == [3, 4, 0]

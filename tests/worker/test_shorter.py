@@ -85,7 +85,7 @@ def test_pulls_in_two_bytes(world: World, form: Any) -> None:
     np.testing.assert_allclose(got, VALUES, rtol=PRECISION[form], atol=1e-7)
     assert not np.array_equal(got, VALUES)
     np.testing.assert_allclose(table.pull(KEYS[:2]).wait(), got[:2])  # shares a message
-    _, exact = table.export()
+    _, exact = table.export().wait()
     np.testing.assert_array_equal(exact, VALUES)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from yarnps._errors import ServerRefused
 from yarnps.protocol.shards import Int64s
 from yarnps.protocol.tables import TableSpec
-from yarnps.protocol.wire import DTYPE_OF, Header, Op
+from yarnps.protocol.wire import Header, Op
 from yarnps.worker.calls import Call
 
 if TYPE_CHECKING:
@@ -35,12 +35,10 @@ PAUSE_S = 200e-6
 
 
 class Kind(NamedTuple):
-    """What calls must have in common to share a message."""
+    """What calls must have in common to share a message: all that the servers go by."""
 
-    op: Op
-    table: int
-    clock: int
-    lease: Any
+    header: Header
+    lease: Any = None
 
 
 def may_share(spec: TableSpec) -> bool:
@@ -69,16 +67,17 @@ class Gathered:
         Of all calls, one after another; the first `count` rows are in use.
     """
 
-    def __init__(self, kind: Kind, spec: TableSpec, header: Header, what: str) -> None:
+    def __init__(self, kind: Kind, spec: TableSpec, what: str) -> None:
         self.kind = kind
         self.spec = spec
-        self.header = header
+        self.header = kind.header
         self.what = what
         self.count = 0
         self.keys = np.empty(GATHERED_KEYS, np.int64)
         rows = np.empty((GATHERED_KEYS, spec.dim), spec.dtype)
-        self.values = None if kind.op == Op.PULL else rows
-        self.out = rows if kind.op == Op.PULL else None
+        pulls = kind.header.op == Op.PULL
+        self.values = None if pulls else rows
+        self.out = rows if pulls else None
         self.calls: list[Call] = []
         self._starts: list[int] = []
 
@@ -136,14 +135,7 @@ class Sharing:
             gathered = self._gathered
             if gathered is None or gathered.kind != kind or not gathered.has_room(len(keys)):
                 self.flush()
-                header = client.header(
-                    kind.op,
-                    table=kind.table,
-                    clock=kind.clock,
-                    dtype=int(DTYPE_OF[spec.dtype]),
-                    dim=spec.dim,
-                )
-                gathered = self._gathered = Gathered(kind, spec, header, what)
+                gathered = self._gathered = Gathered(kind, spec, what)
             call = gathered.add(keys, values)
             alone = time.monotonic() - self._shared_at > PAUSE_S or not client.outstanding
             if alone or not gathered.has_room(SMALL_KEYS):

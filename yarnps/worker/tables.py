@@ -218,9 +218,13 @@ class SparseTable(Table):
         self._small = spec.dim * spec.itemsize <= SMALL_ROW_BYTES
         self._shares = self._small and may_share(spec)
         self._pushes = SparsePushes(spec, spec.wire) if spec.wire.push != "exact" else None
-        self._what = {
-            Op.PULL: f"pull of table {spec.name}",
-            Op.PUSH: f"push to table {spec.name}",
+        # What small calls outside of a batch have in common.
+        self._outside = {
+            op: (what, Kind(self._header(op)._replace(clock=wire.NO_CLOCK)))
+            for op, what in (
+                (Op.PULL, f"pull of table {spec.name}"),
+                (Op.PUSH, f"push to table {spec.name}"),
+            )
         }
 
     def pull(self, keys: ArrayLike, *, out: NDArray[Any] | None = None) -> Future:
@@ -268,8 +272,8 @@ class SparseTable(Table):
         """
         unique, rows = self._summed(keys, values, distinct)
         if 0 < len(unique) <= SMALL_KEYS and self._batches.now is None and self._shares:
-            kind = Kind(Op.PUSH, self._id, wire.NO_CLOCK, None)
-            shared = self._client.sharing.share(kind, self.spec, self._what[Op.PUSH], unique, rows)
+            what, kind = self._outside[Op.PUSH]
+            shared = self._client.sharing.share(kind, self.spec, what, unique, rows)
             return Future(self._client, shared, None, None)
         rows = self._limited(rows)
         call = self._write(Op.PUSH)
@@ -346,14 +350,11 @@ class SparseTable(Table):
     # ------------------------------------------------------------------ inside
 
     def _share_pull(self, keys: Int64s) -> Future:
-        batch = self._batches.now
-        clock, lease = self._client.clock, None
-        if batch is None or batch.phase != "train" or clock is None:
-            clock = wire.NO_CLOCK
-        if batch is not None:
-            lease = batch.lease
-        kind = Kind(Op.PULL, self._id, clock, lease)
-        call = self._client.sharing.share(kind, self.spec, self._what[Op.PULL], keys, None)
+        what, kind = self._outside[Op.PULL]
+        if self._batches.now is not None:
+            call = self._read(Op.PULL, None)
+            kind = Kind(call.header, call.lease)
+        call = self._client.sharing.share(kind, self.spec, what, keys, None)
         return Future(self._client, call, call.out, self._shape(len(keys)))
 
     def _parts(self, keys: Int64s, rows: NDArray[Any] | None, *, announce: bool = False) -> Any:
