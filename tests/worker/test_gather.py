@@ -167,10 +167,10 @@ def test_the_callers_arrays_are_free_at_once(world: World) -> None:
     assert table.pull([3, 4]).wait().tolist() == [2.0, 0.0]
 
 
-def test_a_small_pull_in_a_batch_says_which_step_it_is_for(
+def test_a_small_pull_in_a_batch_says_where_the_batch_is(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Servers let it wait for that step; calls for other steps do not share its message."""
+    """Servers let it wait for that; calls for another place do not share its message."""
     table = world.table("step", Add())
     kinds = []
     share = world.client.sharing.share
@@ -182,7 +182,10 @@ def test_a_small_pull_in_a_batch_says_which_step_it_is_for(
     monkeypatch.setattr(world.client.sharing, "share", noted)
     for step in (3, 4):
         batch: Any = SimpleNamespace(
-            phase="train", lease=None, in_step=lambda header, step=step: header._replace(batch=step)
+            phase="train",
+            part=None,
+            lease=None,
+            in_step=lambda header, step=step: header._replace(batch=step),
         )
         monkeypatch.setattr(table._batches, "now", batch)
         table.pull([1])
