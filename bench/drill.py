@@ -198,7 +198,7 @@ def judge(run: Run, watched: Watched, lines: int) -> None:
     run.state = status.outcome.state if status.outcome else "not ended"
     run.auc = status.metrics.get("test_auc", 0.0)
     run.rows = status.rows_pushed
-    replays = [e for e in watched.known.values() if e.kind == "replay"]
+    replays = [e for e in watched.known.values() if e.kind in ("replay", "rollback")]
     run.replayed = sum(int(e.data.get("rows", 0)) for e in replays)
     for kill in run.kills:
         kill.recovery_s = watched.recovered(kill)
@@ -275,12 +275,13 @@ def revision() -> str:
 # ------------------------------------------------------------------ the command
 
 
-def settings(data: Path, cluster: str, folder: Path) -> list[str]:
+def settings(data: Path, cluster: str, mode: str, folder: Path) -> list[str]:
     """What differs from the job file."""
     sets = [
         f"yarnps.train.epochs={EPOCHS}",
         f"yarnps.train.pace={PACE_S}",
         "yarnps.checkpoint.every=5 s",
+        f"yarnps.sync.mode={mode}",
         "services.worker.max_restarts=20",
         "services.server.max_restarts=20",
     ]
@@ -307,6 +308,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.drill", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path(".data/flights"), help="of `make data`")
     parser.add_argument("--cluster", choices=("local", "sandbox"), default="local")
+    parser.add_argument("--mode", choices=("ssp", "bsp", "asp"), default="ssp", help="sync.mode")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; then one more each")
     parser.add_argument("--report", type=Path, help="write the report here, too")
@@ -325,7 +327,7 @@ def main(words: Sequence[str] | None = None) -> int:
     ):
         if home is not None:
             os.environ["YARNPS_HOME"] = home
-        sets = settings(options.data, target, Path(folder))
+        sets = settings(options.data, target, options.mode, Path(folder))
         for seed in range(options.seed, options.seed + options.runs):
             run = drill(seed, target, sets, lines)
             runs.append(run)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from local_run import LocalRun
+from local_run import Input, LocalRun
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
@@ -210,5 +210,59 @@ def test_the_result_does_not_depend_on_who_dies(
         again(run, "server", 1)
         assert run.event("rollback", after=save.seq).data["rows"] > 0
         again(run, "worker", 1)
+        run.event("am_restart", after=run.kill("am"))
         assert run.status().generation > 1
         assert_same(finished(run, tmp_path), alone)
+
+
+COUNT = """
+import time
+import yarnps
+
+job = yarnps.connect()
+sums = job.sparse("sums", dtype="float64", optimizer=yarnps.Add())
+for batch in job.data():
+    with batch:
+        sums.pull(batch.keys).wait()
+        if batch.part == 0:
+            time.sleep(0.05)
+        sums.push(batch.keys, batch.values)
+"""
+
+
+def counting(tmp_path: Path, made: Input, sync: dict[str, Any], **more: Any) -> LocalRun:
+    settings = {
+        "data": {"train": f"file://{made.folder}/*", "format": "libsvm"},
+        "train": {"epochs": 1, "batch_rows": 50, "audit": True},
+        "sync": {"mode": "bsp", "parts": 3, **sync},
+        "model": {"path": str(tmp_path / "model")},
+        **more,
+    }
+    return LocalRun(tmp_path / "job", settings, program=COUNT, workers=3)
+
+
+def test_with_spare_parts_a_late_batch_is_done_again(tmp_path: Path) -> None:
+    """Part 0 is slow: steps are closed without it, and still every row counts once."""
+    made = Input.write(tmp_path / "in", files=3, rows=1500)
+    with counting(tmp_path, made, {"spare": 1}) as run:
+        assert run.outcome().state == "SUCCEEDED"
+        (audit,) = run.events("audit")
+        assert audit.data["servers"] == audit.data["ledger"] == made.all_rows
+        status = run.status()
+        assert sum(process.late for process in status.processes) > 0
+    sums: dict[int, float] = {}
+    for path in (tmp_path / "model").glob("part-*.safetensors"):
+        tensors = load_file(path)
+        values = tensors["sums/values"][:, 0].tolist()
+        sums |= dict(zip(tensors["sums/keys"].tolist(), values, strict=True))
+    assert sums == made.sums(1)
+
+
+def test_a_limit_of_time_ends_all_servers_at_the_same_step(tmp_path: Path) -> None:
+    made = Input.write(tmp_path / "in", files=3, rows=20_000)
+    with counting(tmp_path, made, {}, stop={"max_time": "12 s"}) as run:
+        run.event("first_push", rank=0)
+        assert run.outcome().state == "SUCCEEDED"
+        assert run.event("stop").text.startswith("epoch 1 ends early")
+        (audit,) = run.events("audit")
+        assert 0 < audit.data["servers"] == audit.data["ledger"] < made.all_rows
