@@ -111,7 +111,8 @@ class JobMachine:
     def handle(self, event: i.Input, now: float) -> list[Action]:
         """Take in one event; returns what is to be done, in order."""
         out = self._handlers[type(event)](event, now)
-        return out + self._judge(now)
+        # What nodes of ps-lite say ends nothing, and is said often.
+        return out if isinstance(event, i.NodeSaid) else out + self._judge(now)
 
     @staticmethod
     def durable(event: i.Input, actions: list[Action]) -> bool:
@@ -287,7 +288,9 @@ class JobMachine:
         if self.programs is None:
             return []
         out = self.programs.heard(event, now)
-        return out + self._joined(event.role, event.rank, now)
+        if any(isinstance(action, Log) and action.kind == "joined" for action in out):
+            out += self._joined(event.role, event.rank, now)
+        return out
 
     def _on_tracker_up(self, event: i.TrackerUp, now: float) -> list[Action]:
         return self.programs.tracker_up(event, now) if self.programs is not None else []

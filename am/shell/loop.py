@@ -240,7 +240,7 @@ class Shell:
         now = time.time()
         actions = self.machine.handle(event, now)
         if self._journal is not None and JobMachine.durable(event, actions):
-            self._journal.append({"now": now, "event": i.encode(event)})
+            self._journal.append(i.record(event, now))
             if self._journal.wants_compaction:
                 self._journal.compact(self.machine.snapshot())
         for action in actions:

@@ -136,8 +136,8 @@ def _process(machine: JobMachine, telemetry: Telemetry, row: Process, now: float
     """A row of the members with what the training side and the figures add."""
     live = list(machine.training.crew.of_rank(row.role, row.rank))
     figures = [telemetry.figures_of(member.id) for member in live]
-    if not figures:
-        return row
+    if not figures or machine.programs is not None:
+        return row  # programs of other runtimes tell nothing
     tables: dict[str, TableInfo] = {}
     for table in (t for f in figures for t in f.tables):
         known = tables.get(table.name)

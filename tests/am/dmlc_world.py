@@ -300,7 +300,7 @@ class World:
     def feed(self, event: i.Input) -> None:
         actions = self.machine.handle(event, self.now)
         if JobMachine.durable(event, actions):
-            self.journal.append(json.dumps({"now": self.now, "event": i.encode(event)}))
+            self.journal.append(i.record(event, self.now).decode())
         for action in actions:
             self.do(action)
 

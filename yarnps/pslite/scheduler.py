@@ -14,7 +14,7 @@ Three things are other than in ps-lite's own scheduler, and each was a hang ther
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -108,9 +108,11 @@ class Scheduler:
         seats = [Seat("server", rank) for rank in range(servers)]
         seats += [Seat("worker", rank) for rank in range(workers)]
         self._nodes = {seat: _Node() for seat in seats}
+        self._groups = {group: _members(seats, group) for group in range(wire.EVERYONE + 1)}
         self._barriers: dict[int, dict[Seat, float]] = {}  # group -> who waits, since when
         self._passed: dict[int, int] = {}
         self._timestamp = 0
+        self._anyone_left = False  # somebody has ended well, and counts as present everywhere
         self.complete = False
 
     # ------------------------------------------------------------ what the owner tells
@@ -137,7 +139,8 @@ class Scheduler:
         node = self._nodes[seat]
         if well:
             node.ended_well = True
-            return self._settle(now)
+            self._anyone_left = True
+            return self._settle()
         node.here = node.address = None
         self._leave_barriers(seat)
         return []
@@ -242,7 +245,7 @@ class Scheduler:
     # ------------------------------------------------------------ barriers
 
     def _at_barrier(self, seat: Seat, group: int, now: float) -> list[Effect]:
-        if seat not in self._members(group):
+        if seat not in self._groups.get(group, ()):
             return self._refuse(seat, f"it waits at a barrier of group {group}, and is not in it")
         node = self._nodes[seat]
         if group == wire.EVERYONE and node.alone:
@@ -251,10 +254,14 @@ class Scheduler:
             node.alone = False
             node.everyone += 1
             return [self._send(seat, wire.barrier_over(group, self._next_timestamp()))]
-        self._barriers.setdefault(group, {})[seat] = now
-        return self._settle(now)
+        waiting = self._barriers.setdefault(group, {})
+        waiting[seat] = now
+        # The usual case is decided by counting: barriers are what a scheduler does all day.
+        if len(waiting) < len(self._groups[group]) and not self._anyone_left:
+            return []
+        return self._settle()
 
-    def _settle(self, now: float) -> list[Effect]:
+    def _settle(self) -> list[Effect]:
         """End the barriers that nobody is missing from."""
         out: list[Effect] = []
         for group in list(self._barriers):
@@ -280,17 +287,9 @@ class Scheduler:
         waiting = self._barriers.get(group, {})
         return [
             seat
-            for seat in self._members(group)
+            for seat in self._groups[group]
             if seat not in waiting and not self._nodes[seat].ended_well
         ]
-
-    def _members(self, group: int) -> list[Seat]:
-        """The seats of a group; the scheduler itself is always present."""
-        in_it = {
-            "server": group & wire.SERVER_GROUP,
-            "worker": group & wire.WORKER_GROUP,
-        }
-        return [seat for seat in self._nodes if 0 < group <= wire.EVERYONE and in_it[seat.role]]
 
     def _leave_barriers(self, seat: Seat) -> None:
         for waiting in self._barriers.values():
@@ -374,6 +373,13 @@ class Scheduler:
         }
         self._passed = dict(data["passed"])
         self._timestamp, self.complete = data["timestamp"], data["complete"]
+        self._anyone_left = any(node.ended_well for node in self._nodes.values())
+
+
+def _members(seats: Sequence[Seat], group: int) -> tuple[Seat, ...]:
+    """The seats of a group; the scheduler itself is always present."""
+    in_it = {"server": group & wire.SERVER_GROUP, "worker": group & wire.WORKER_GROUP}
+    return tuple(seat for seat in seats if in_it[seat.role])
 
 
 def _node(data: Mapping[str, Any]) -> _Node:
