@@ -32,6 +32,14 @@ class Inputs(NamedTuple):
     entries: Entries
 
 
+def some_rows() -> Rows:
+    """Rows on which a program tries everything that it has compiled, before it asks for work."""
+    from yarnps.data import Rows
+
+    ones = np.ones(2, np.float32)
+    return Rows(ones, np.array([0, 1, 2]), np.array([1, 2]), ones)
+
+
 class FeatureMap:
     """Finds the distinct features of batches, by a job's parameters.
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yarnps.apps import _fm_kernel as kernel
-from yarnps.apps._features import FeatureMap, Labels, log_loss, probabilities
+from yarnps.apps._features import FeatureMap, Labels, log_loss, probabilities, some_rows
 from yarnps.apps._fm_kernel import Gradients
 from yarnps.apps._progress import Progress, where
 from yarnps.apps._rows import Entries, Floats, Int64s
@@ -147,6 +147,7 @@ def train(job: Job) -> None:
     params = cast("FmParams", SimpleNamespace(**job.params))
     model = Model(params)
     tables = _Tables(job, params, model.first)
+    _try(model, tables)
     learn = (_Regression if model.regression else _Classes)(job, model)
     for batch in job.data(_Evaluation(tables, model), ahead=model.inputs):
         with batch:
@@ -155,6 +156,14 @@ def train(job: Job) -> None:
             scores, sums = model.scores(entries, parameters)
             errors = learn.errors(scores, batch)
             tables.push(keys, model.gradients(entries, parameters, sums, errors))
+
+
+def _try(model: Model, tables: _Tables) -> None:
+    """Load what is compiled before work is asked for: with a lease in hand others would wait."""
+    keys, entries = model.inputs(some_rows())
+    parameters = tables.pull(keys)
+    scores, sums = model.scores(entries, parameters)
+    model.gradients(entries, parameters, sums, scores)
 
 
 class _Regression:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps.apps._features import FeatureMap, Labels, log_loss, probabilities
+from yarnps.apps._features import FeatureMap, Labels, log_loss, probabilities, some_rows
 from yarnps.apps._progress import Progress, where
 from yarnps.apps._rows import Entries, gradient, logits
 from yarnps.apps.metrics import binary_sums
@@ -81,6 +81,13 @@ def train(job: Job) -> None:
             found = model.gradient(entries, probabilities(scores) - positive, len(keys))
             table.push(keys, found, distinct=True)
             progress.add(log_loss(scores, positive), batch.rows)
+
+
+def _try(model: Model, table: SparseTable) -> None:
+    """Load what is compiled before work is asked for: with a lease in hand others would wait."""
+    keys, entries = model.inputs(some_rows())
+    scores = model.scores(entries, table.pull(keys).wait())
+    model.gradient(entries, probabilities(scores), len(keys))
 
 
 class _Evaluation:

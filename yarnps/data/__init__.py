@@ -5,7 +5,7 @@ from __future__ import annotations
 from ._hashing import hash64
 from ._listing import Listing, list_input
 from ._opening import check_unchanged
-from ._reader import import_readers, read_batches, read_file
+from ._reader import import_readers, read_batches, read_file, warm_up
 from ._records import BadRecord, FileChanged, RawBatch, Records, Rows, Split
 from ._sampling import Sample, sample
 from ._settings import CsvSettings, DataSettings
@@ -28,4 +28,5 @@ __all__ = [
     "read_batches",
     "read_file",
     "sample",
+    "warm_up",
 ]

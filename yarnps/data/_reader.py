@@ -16,6 +16,8 @@ import numpy as np
 from yarnps._errors import DataError
 
 from ._bad import BadLog
+from ._libsvm import LibsvmParser
+from ._lines import Block
 from ._opening import check_unchanged, open_path
 from ._records import BadRecord, RawBatch, Records, Rows, Split
 from ._settings import DataSettings
@@ -54,6 +56,19 @@ def import_readers(settings: DataSettings) -> None:
     if settings.format == "parquet":
         with suppress(ImportError):
             importlib.import_module("pyarrow.parquet")
+
+
+def warm_up(settings: DataSettings) -> None:
+    """`import_readers`, and load the compiled parts, too: they take a second, once for a process.
+
+    A worker does so before it asks for work; with a lease in hand, others would wait for it.
+    """
+    import_readers(settings)
+    if settings.format == "text":
+        return
+    if settings.format == "libsvm":
+        LibsvmParser().parse(Block(b"1 2:0.5\n0 3:1 4:1e3 3:1\n", 0, 0, 0))
+    Rows.empty().take(np.zeros(0, np.int64))
 
 
 def read_batches(

@@ -326,10 +326,10 @@ class Job:
 
     def _reader(self, ahead: Ahead | None) -> Any:
         # Here and not in the thread that reads.
-        from yarnps.data import DataSettings, Split, import_readers, read_batches
+        from yarnps.data import DataSettings, Split, read_batches, warm_up
 
         settings = DataSettings.from_job_json(self._begin.job_json)
-        import_readers(settings)
+        warm_up(settings)
 
         def read(lease: Held) -> Iterator[Any]:
             batches = read_batches(
