@@ -388,6 +388,18 @@ RULES = [
         "job.yaml:7: yarnps.data.format: ftrl needs labels and features: expected any but text",
     ),
     (
+        {APP: "  app: word2vec"},
+        (),
+        "job.yaml:7: yarnps.data.format: word2vec needs lines of words: expected text, "
+        "found libsvm",
+    ),
+    (
+        {APP: "  app: word2vec", DATA: "  data: {train: data, format: text}"},
+        ("  sync: {mode: bsp}",),
+        "job.yaml:9: yarnps.sync.mode: word2vec's workers add to the vectors as they go: "
+        "expected ssp or asp, found bsp",
+    ),
+    (
         {},
         ("  stop: {metric: test_acu}",),
         "job.yaml:9: yarnps.stop.metric: ftrl has no metric 'test_acu': "

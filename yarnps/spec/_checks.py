@@ -332,8 +332,11 @@ def _input(c: Checker) -> None:
         )
     app = c.get("yarnps", "app")
     if app == "word2vec" and form not in ("text", "custom"):
-        found = spoken(form)
-        c.add((*at, "format"), f"word2vec needs lines of words: expected text, found {found}")
+        c.add((*at, "format"), f"word2vec needs lines of words: expected text, found {form}")
+    if app == "word2vec" and c.get("yarnps", "sync", "mode") == "bsp":
+        # A step would take the mean of its parts' changes, and a word is in few of them.
+        message = "word2vec's workers add to the vectors as they go: expected ssp or asp, found bsp"
+        c.add(("yarnps", "sync", "mode"), message)
     if app in _LABELLED_APPS:
         if form in _COLUMN_FORMATS and label is None:
             c.add((*at, "label"), f"missing: {app} needs the label's column with format {form}")
