@@ -23,6 +23,7 @@ from yarnps.client.launch.places import (
     Line,
     Piped,
     end_all,
+    watch,
 )
 from yarnps.client.launch.plan import Task
 
@@ -62,7 +63,7 @@ class MpiPlace:
 
         command = f"exec {shlex.join(self.command(tasks))}"
         self._mpirun = await Piped.start(LOCAL_SHELL, [command], on_line)
-        self._waits.append(asyncio.ensure_future(self._wait(tasks, hear)))
+        self._waits.append(watch(self._wait(tasks, hear), hear))
 
     def command(self, tasks: Sequence[Task]) -> list[str]:
         """The words of the `mpirun` that starts the tasks."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from yarnps.client.launch.plan import UNSET, Task
 from yarnps.pslite.wire import Seat
@@ -196,7 +196,7 @@ class PipedPlace:
         for task in tasks:
             piped = await Piped.start(self.argv(task), self.lines(task), _line_of(task.seat, hear))
             self._piped[task.seat] = piped
-            self._waits.append(asyncio.ensure_future(_wait(piped, task.seat, hear)))
+            self._waits.append(watch(_wait(piped, task.seat, hear), hear))
 
     async def end(self) -> None:
         await end_all(list(self._piped.values()), self._waits)
@@ -217,6 +217,18 @@ async def end_all(piped: Sequence[Piped], waits: Sequence[asyncio.Task[None]]) -
 
 def _line_of(seat: Seat, hear: Hear) -> Callable[[bool, str], None]:
     return lambda is_error, text: hear(Line(seat, is_error, text))
+
+
+def watch(work: Coroutine[Any, Any, None], hear: Hear) -> asyncio.Task[None]:
+    """`work` as a task; should it fail, that is heard, and not waited for in vain."""
+
+    async def guarded() -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends the launch
+            hear(Broken(f"{type(error).__name__}: {error}"))
+
+    return asyncio.ensure_future(guarded())
 
 
 async def _wait(piped: Piped, seat: Seat, hear: Hear) -> None:

@@ -7,6 +7,7 @@ processes waiting for ever ends the launch as well, with a sentence that names w
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -87,16 +88,21 @@ class Session:
 
     def _hear(self, event: Line | Ended | Broken) -> None:
         if isinstance(event, Line):
-            who = self._options.launcher if event.seat is None else event.seat
-            print(
-                f"[{who}] {event.text}",
-                file=sys.stderr if event.is_error else sys.stdout,
-                flush=True,
-            )
+            self._show(event)
         elif isinstance(event, Broken):
             self._verdict.give(exits.FAILED, event.text)
         else:
             self._ended(event.seat, event.code)
+
+    def _show(self, line: Line) -> None:
+        who = self._options.launcher if line.seat is None else line.seat
+        stream = sys.stderr if line.is_error else sys.stdout
+        try:
+            print(f"[{who}] {line.text}", file=stream, flush=True)
+        except BrokenPipeError:
+            # Where the reader has gone (`| head`), no line may stop the launch's own end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            self._verdict.give(exits.FAILED, "nobody reads the output any more: all are ended")
 
     def _ended(self, seat: Seat, code: int) -> None:
         self._say(f"{seat} has ended with status {code}", debug=True)

@@ -28,6 +28,7 @@ from yarnps.client.launch.places import (
     Line,
     Piped,
     end_all,
+    watch,
 )
 from yarnps.client.launch.plan import Task
 from yarnps.client.launch.ssh import PASSED_ON
@@ -76,7 +77,7 @@ class SgePlace:
         self._qsub = await Piped.start(
             LOCAL_SHELL, [command], lambda _, text: self._qsub_said(text, hear)
         )
-        self._waits.append(asyncio.ensure_future(self._wait(tasks, hear)))
+        self._waits.append(watch(self._wait(tasks, hear), hear))
 
     def command(self, path: Path, count: int) -> list[str]:
         """The words of the `qsub` that runs `path` as so many tasks, and waits for them."""

@@ -107,6 +107,16 @@ def test_who_never_comes_to_a_barrier_is_named(tmp_path: Path) -> None:
     assert "s for worker 1 (--barrier-timeout)" in done.err
 
 
+def test_a_reader_who_goes_ends_the_launch(tmp_path: Path) -> None:
+    process = launching.start("local", "--hang", "worker", "1", env={}, cwd=tmp_path)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    done = launching.end(process)
+    assert done.status == 1
+    assert "nobody reads the output any more" in done.err
+
+
 def test_without_servers_there_is_a_tracker_for_xgboost(tmp_path: Path) -> None:
     program = tmp_path / "collective.py"
     program.write_text(XGBOOST)
