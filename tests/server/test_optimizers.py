@@ -82,6 +82,39 @@ def test_dense(optimizer: Any, formula: Any, dtype: str, tolerance: float) -> No
         np.testing.assert_allclose(found, weights, rtol=tolerance, atol=tolerance)
 
 
+# What Optax 0.2.8 (in float64) makes of START by these gradients; rmsprop with eps_in_sqrt=False.
+START = [0.5, -1.25, 2.0]
+GRADS = [[0.1, -0.2, 0.3], [1.0, 0.5, -0.25], [-0.4, 0.0, 0.7], [0.05, -1.5, 0.2]]
+LINE_THEN_COSINE = WarmUp(CosineDecay(0.3, steps=5, end=0.03), steps=2, start=0.02)
+OF_OPTAX: list[tuple[Any, list[float]]] = [
+    (Sgd(0.1), [0.42500000000000004, -1.13, 1.9049999999999998]),
+    (Sgd(0.1, weight_decay=0.05), [0.41602150156249995, -1.10498662828125, 1.86584738]),
+    (Sgd(0.1, momentum=0.9), [0.26560999999999996, -1.16672, 1.81158]),
+    (Sgd(0.1, momentum=0.9, nesterov=True), [0.214049, -1.055048, 1.735422]),
+    (
+        RmsProp(0.05, decay=0.8, epsilon=1e-4),
+        [0.3162479444565238, -1.1359893240811072, 1.8321811333522404],
+    ),
+    (Adam(0.05), [0.37709411061994874, -1.2165778972002586, 1.8896961471291989]),
+    (
+        AdamW(0.05, weight_decay=0.2),
+        [0.3598518570765028, -1.1681970386153009, 1.8126973118243197],
+    ),
+    (Adam(LINE_THEN_COSINE), [0.16349155890338252, -1.2792236692486074, 1.6388708441623683]),
+]
+
+
+@pytest.mark.parametrize(("optimizer", "expected"), OF_OPTAX)
+def test_dense_is_what_optax_computes(optimizer: Any, expected: list[float]) -> None:
+    table = DenseTable(TableSpec("d", "dense", (3,), "float64", optimizer=optimizer), places())
+    table.assign(table.whole(ALL), np.array(START))
+    for clock, grad in enumerate(GRADS):
+        push_all(table, np.array(grad), clock)
+    # Optax computes schedules in float32.
+    tolerance = 1e-6 if optimizer.learning_rate is LINE_THEN_COSINE else 1e-12
+    np.testing.assert_allclose(table.pull(table.whole(ALL)), expected, rtol=tolerance)
+
+
 @each_case
 @each_dtype
 @pytest.mark.parametrize("dim", [1, 7])

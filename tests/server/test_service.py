@@ -224,6 +224,17 @@ def test_a_push_outside_a_batch_that_is_sent_twice_counts_once() -> None:
     assert (peer.pull(spec, KEYS) == 1).all()
 
 
+def test_a_table_that_is_cleared_twice_by_one_request_keeps_what_came_between() -> None:
+    peer, spec = ready()
+    peer.push(spec, KEYS, np.ones(50))
+    assert peer.ask(Op.CLEAR, **of(spec)).header.op == Op.OK
+    cleared = peer.requests
+    peer.push(spec, KEYS, 2 * np.ones(50))
+    peer.requests = cleared - 1  # its answer was lost: it is sent again
+    assert peer.ask(Op.CLEAR, **of(spec)).header.op == Op.OK
+    assert (peer.pull(spec, KEYS) == 2).all()
+
+
 def test_a_gated_pull_waits_and_is_answered_when_the_slowest_has_moved() -> None:
     served = service(staleness=1)
     spec = sparse(optimizer=Add())

@@ -285,7 +285,10 @@ class Segments:
         while int(size * _FULLEST) < rows:  # rounded down
             power += 1
             size = int(_SMALL * _GROWTH ** (power + phase))
-        return size
+        slot = _TAG_BYTES + self._row_bytes
+        if size * slot < _PAGED_BYTES:
+            return size
+        return -(-size * slot // mmap.PAGESIZE) * mmap.PAGESIZE // slot  # whole pages
 
     def _rebuild(self, place: int, kept: Bools, size: int) -> None:
         """Move the kept rows of a segment to new memory."""

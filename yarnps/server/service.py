@@ -401,7 +401,7 @@ class Service:
         return self._reply(message.header, values=np.int64(rows).tobytes())
 
     def _clear(self, message: Message) -> Frames:
-        self.store.table(message.header).clear()
+        self.store.clear(message.header)
         return self._reply(message.header)
 
     def _export_rows(self, message: Message) -> Frames:

@@ -369,6 +369,14 @@ class Store:
         key = Key(header.epoch, header.split, header.push)
         self.marks.record(key, header.batch, applied[:, 0].astype(np.int64))
 
+    def clear(self, header: Header) -> None:
+        """Forget all rows of a table; a request that is sent again does not do it again."""
+        table = self.table(header)
+        if self._dedupe and self.recent.is_repeated(header.incarnation, header.request):
+            self.duplicates += 1
+            return
+        table.clear()
+
     def call(self, message: Message, sections: Sections, call: Asked) -> Results:
         """Run a built-in function on the shards named; one that changes them, once.
 
