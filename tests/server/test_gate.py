@@ -88,3 +88,12 @@ def test_after_a_restart_the_gate_waits_for_every_worker_to_say_where_it_is() ->
     clocks.join(3, 6)
     assert not clocks.is_open(8)
     assert clocks.is_open(7)
+
+
+def test_who_joins_first_after_a_restart_goes_on_where_the_checkpoint_was() -> None:
+    clocks = Clocks(2)
+    clocks.begin_at(40)
+    assert clocks.lowest() == 40
+    assert clocks.join(1, None) == 40
+    clocks.begin_at(7)
+    assert clocks.join(2, None) == 40 and clocks.is_open(42) and not clocks.is_open(43)

@@ -26,7 +26,7 @@ from yarnps.protocol.tables import (
     TableSpec,
     Uniform,
 )
-from yarnps.protocol.wire import Op
+from yarnps.protocol.wire import Flag, Op
 from yarnps.server.dense import DenseTable
 from yarnps.server.sparse import SparseTable
 
@@ -237,6 +237,30 @@ def test_a_push_outside_a_batch_has_the_highest_clock_so_far() -> None:
     peer.push(spec, [3], [1.0])
     peer.push(spec, [4], [1.0], clock=12)
     assert peer.pull(spec, [1, 2, 3, 4])[:, 0].tolist() == [-1.0, -0.25, -0.25, -0.5]
+
+
+def test_without_clocks_a_worker_s_batches_are_counted_where_they_are_pushed() -> None:
+    """asp: two pushes of a batch, then others; somebody who comes later begins where they are."""
+    spec = sparse(optimizer=Sgd(StepDecay(1.0, every=1, factor=0.5)), dtype="float64")
+    served = service()
+    one, two = Peer(served, 1), Peer(served, 2)
+    one.open(spec)
+
+    def push(peer: Peer, key: int, **fields: Any) -> float:
+        leased = {"flags": int(Flag.LEASED), "epoch": 1, "token": 1, **fields}
+        assert peer.push(spec, [key], [-1.0], **leased).header.op == Op.OK
+        return float(one.pull(spec, [key])[0, 0])
+
+    assert push(one, 1, split=3, batch=0) == 1.0
+    assert push(one, 2, split=3, batch=0, push=1) == 1.0
+    assert push(one, 3, split=3, batch=1) == 0.5
+    assert push(one, 4, split=7, batch=0) == 0.25
+    assert push(two, 5, split=4, batch=9) == 0.25
+    assert push(two, 6, split=4, batch=10) == 0.125
+    assert push(one, 7, split=7, batch=1) == 0.125
+    served.set_members([1, 2], [])
+    served.set_members([1], [])
+    assert served.store.clock == 3
 
 
 # ---------------------------------------------------------------------- before the optimizer

@@ -49,6 +49,10 @@ class Clocks:
             return list(self._clocks.values())
         return [clock for who, clock in self._clocks.items() if who not in self._outside]
 
+    def begin_at(self, clock: int) -> None:
+        """A checkpoint was loaded whose pushes had come so far: the first to join goes on there."""
+        self._highest = max(self._highest, clock)
+
     def wait_for(self, incarnations: Iterable[int]) -> None:
         """After a restart: the gate stays shut until these have said where they are."""
         self._unheard = set(incarnations) - set(self._clocks)

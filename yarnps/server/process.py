@@ -95,6 +95,7 @@ class ServerProcess:
         """Load, say that we are ready, and serve."""
         address = self._port.listen(self._begin.bind_address or "127.0.0.1")
         loaded = self._load()
+        self._service.clocks.begin_at(self._service.store.clock)
         self._set_members(self._begin.members)
         # Workers that run already have clocks that this process has yet to hear of.
         self._service.clocks.wait_for(self._begin.members.incarnations)

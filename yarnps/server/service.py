@@ -272,7 +272,7 @@ class Service:
     def set_members(self, inside: list[int], outside: list[int]) -> list[Reply]:
         """Forget workers that are gone; whoever waited for them goes on."""
         for incarnation in self.clocks.set_members(inside, outside):
-            self.store.recent.forget(incarnation)
+            self.store.forget(incarnation)
             for peer in [peer for peer, who in self._known.items() if who == incarnation]:
                 self.forget(peer)
         return self.open_gate()

@@ -97,6 +97,7 @@ class Store:
         self.places[owned] = np.arange(len(owned))
         self.marks = Marks(shards)
         self.recent = Recent()
+        self._batches: dict[int, tuple[tuple[int, int, int], int]] = {}
         self.tables: dict[int, Table] = {}
         self.duplicates = 0
         self.clock = 0
@@ -228,7 +229,7 @@ class Store:
         table = self.table(message.header)
         if isinstance(table, DenseTable):
             return table.pull(self._stretches(table, message, sections))
-        clock = self._clock_of(message.header)
+        clock = max(self._clock_of(message.header), self.clock)
         return table.pull(self._keys(message, sections), sections, clock=clock)
 
     def push(self, message: Message, sections: Sections) -> None:
@@ -322,10 +323,29 @@ class Store:
 
     def _clock_of(self, header: Header) -> int:
         """The clock of a message; one outside a batch counts as made at the highest so far."""
+        clock = self.clock
         if header.clock != wire.NO_CLOCK:
-            self.clock = max(self.clock, header.clock)
-            return header.clock
-        return self.clock
+            clock = header.clock
+        elif header.flags & Flag.LEASED:
+            clock = self._batches_of(header)
+        self.clock = max(self.clock, clock)
+        return clock
+
+    def _batches_of(self, header: Header) -> int:
+        """Without clocks (asp): how many batches a worker has pushed, counted here.
+
+        As a joiner does with clocks, it begins where the others are.
+        """
+        batch = (header.epoch, header.split, header.batch)
+        last, count = self._batches.get(header.incarnation, (batch, self.clock))
+        count += batch != last
+        self._batches[header.incarnation] = (batch, count)
+        return count
+
+    def forget(self, incarnation: int) -> None:
+        """A worker's process is gone."""
+        self.recent.forget(incarnation)
+        self._batches.pop(incarnation, None)
 
     def _part(
         self, table: DenseTable, message: Message, sections: Sections, index: int
@@ -403,7 +423,7 @@ class Store:
         table = self.table(message.header)
         if isinstance(table, DenseTable):
             raise WireError(Code.UNSUPPORTED, f"table {table.spec.name} is dense: it has all rows")
-        clock = self._clock_of(message.header)
+        clock = max(self._clock_of(message.header), self.clock)
         return table.contains(self._keys(message, sections), sections, clock=clock)
 
     def rows_of(self, header: Header, sections: Sections) -> tuple[Int64s, NDArray[Any]]:
