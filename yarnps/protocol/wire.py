@@ -149,7 +149,7 @@ class Header(NamedTuple):
     weight: int = 0  # rows that the push stands for
     dim: int = 0
     shards: int = 0  # number of pairs
-    keys: int = 0  # number of keys or, in a reply of SIZE, of rows
+    keys: int = 0  # spare: their number follows from key_bytes
     key_bytes: int = 0
     value_bytes: int = 0
 
@@ -195,6 +195,11 @@ def table_id(name: str) -> int:
 def pack(header: Header) -> bytes:
     """The header's bytes."""
     return _STRUCT.pack(MAGIC, VERSION, *header)
+
+
+def stamped(header: Header, request: int, generation: int, route: int) -> Header:
+    """A header with what is different in each message of a call."""
+    return Header._make((*header[:3], request, header[4], generation, route, *header[7:]))
 
 
 def unpack(buffer: Any, at: int = 0) -> Header:

@@ -237,14 +237,10 @@ class Client:
         generation = self.generation
         if lease is not None and lease.generation is not None:
             generation = lease.generation  # what an older model gave must not change a newer one
-        keys = request.part.keys
-        header = request.call.header._replace(
-            generation=generation,
-            route=self.router.version,
-            request=request.number,
-            keys=0 if keys is None else len(keys),
+        version = self.router.version
+        connection.send(
+            request, wire.stamped(request.call.header, request.number, generation, version)
         )
-        connection.send(request, header)
 
     # ------------------------------------------------------------------ receiving
 

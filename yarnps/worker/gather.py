@@ -132,16 +132,30 @@ class Sharing:
         client = self._client
         with client.lock:
             client.check()
-            gathered = self._gathered
+            gathered, now = self._gathered, time.monotonic()
+            if gathered is None and (now - self._shared_at > PAUSE_S or not client.outstanding):
+                call = self._alone(kind, spec, what, keys, values)
+                self._shared_at = time.monotonic()
+                return call
             if gathered is None or gathered.kind != kind or not gathered.has_room(len(keys)):
                 self.flush()
                 gathered = self._gathered = Gathered(kind, spec, what)
             call = gathered.add(keys, values)
-            alone = time.monotonic() - self._shared_at > PAUSE_S or not client.outstanding
-            if alone or not gathered.has_room(SMALL_KEYS):
+            if now - self._shared_at > PAUSE_S or not gathered.has_room(SMALL_KEYS):
                 self.flush()
-            self._shared_at = time.monotonic()
+                now = time.monotonic()
+            self._shared_at = now
         return call
+
+    def _alone(
+        self, kind: Kind, spec: TableSpec, what: str, keys: Int64s, values: NDArray[Any] | None
+    ) -> Call:
+        """A call that has nobody to share a message with."""
+        out = np.empty((len(keys), spec.dim), spec.dtype) if values is None else None
+        call = Call(kind.header, what, spec, out, kind.lease)
+        # It may have to be sent again: the caller's arrays are the caller's.
+        kept = None if values is None else values.copy()
+        return self._client.submit(call, self._client.router.small(keys.copy(), kept, spec))
 
     def flush(self) -> None:
         """Send the calls that have been gathered."""
