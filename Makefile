@@ -38,7 +38,7 @@ mxnet: $(VENV)/ready        ## MXNet and handwritten digits for the specs that n
 	@$(BIN)/python specs/digits_data.py $(DATA)/digits.npz
 
 test: hadoop $(VENV)/ready data    ## all tests: units, local jobs, real YARN and HDFS, a real browser
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest -p tests.two_rooms -n 2 --no-loadscope-reorder $(TESTS)
 
 bench: hadoop $(VENV)/ready data mxnet   ## side by side with peers, in one run; prints ratios
 	$(BIN)/python -m bench
