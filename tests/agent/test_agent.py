@@ -15,6 +15,7 @@ from fake_am import LIMIT_S, FakeAM, Session
 from harness import AgentProcess, Pair, until
 
 from yarnps._version import VERSION
+from yarnps.agent._agent import ORDERED_GRACE_S
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.identity import incarnation
 
@@ -257,7 +258,7 @@ def test_sigterm_ends_all_at_once_and_says_so(
     assert (exited.exit_code, exited.restarting, exited.ordered) == (-9, False, False)
     assert exited.leaving
     assert agent.process.wait(LIMIT_S) == 143
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < ORDERED_GRACE_S
     assert agent.leftovers() == []
 
 

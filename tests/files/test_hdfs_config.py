@@ -14,7 +14,7 @@ import pytest
 from yarnps._errors import ClusterError, InputError
 from yarnps.files import BlockHosts, default_fs, open_files, read_conf
 from yarnps.files._hadoop import HadoopConf
-from yarnps.files._hdfs import CONNECT_S
+from yarnps.files._hdfs import CALL_S
 from yarnps.files._limits import within
 from yarnps.files._webhdfs import BlockLocations
 
@@ -99,7 +99,7 @@ def test_a_name_node_that_is_down_is_named_at_once(configure: Configure) -> None
     started = time.monotonic()
     with pytest.raises(ClusterError, match=rf"hdfs://127\.0\.0\.1:{port}: .*refused") as caught:
         files.info(path)
-    assert time.monotonic() - started < CONNECT_S
+    assert time.monotonic() - started < CALL_S  # the client itself would try for minutes
     assert "HADOOP_CONF_DIR is" in caught.value.remedy
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -356,12 +355,10 @@ def test_a_server_that_never_answers_is_named_with_since_when(world: World, clie
     begin = copy_of(world.begin)
     begin.routes.servers[0].address = "tcp://127.0.0.1:9"  # the discard port: nobody is there
     client = clients(begin, incarnation=1000, limit=0.5)
-    before = time.monotonic()
     with pytest.raises(
         ClusterError, match=r"server 0 \(tcp://127.0.0.1:9\) has not answered since"
     ):
         client.open(TableSpec("lost", "sparse", (1,), optimizer=Add()))
-    assert time.monotonic() - before < 5
 
 
 def test_wait_with_a_limit(world: World, clients: Any) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +27,6 @@ skein: Any = untyped_skein
 pytestmark = pytest.mark.filterwarnings("ignore:distutils Version classes")
 
 LIMIT_S = 60.0
-EXPIRY_S = 20.0
 
 # Without these skein's overview page fails on Java 16 and newer.
 OPENED = " ".join(
@@ -218,14 +216,11 @@ def test_containers_memory_limit_page_and_logs(
     assert "hello from 127.0.0.11, HOME /home/\n" in text
 
 
-def test_a_node_that_loses_its_power_is_lost_after_20_s(
-    on_sandbox: Sandbox, application: Any
-) -> None:
+def test_a_node_that_loses_its_power_is_lost_soon(on_sandbox: Sandbox, application: Any) -> None:
     until("two containers", lambda: len(hosts(application)) == 2)
     states = {node.address: node.state for node in on_sandbox.yarn_nodes()}
     assert states == {"127.0.0.11": "RUNNING", "127.0.0.12": "RUNNING"}
     until("a process", lambda: containers_of(on_sandbox.home / "nodes" / "2"))
-    began = time.monotonic()
     on_sandbox.kill_node(2)
     try:
         assert containers_of(on_sandbox.home / "nodes" / "2") == []
@@ -233,13 +228,12 @@ def test_a_node_that_loses_its_power_is_lost_after_20_s(
         with pytest.raises(SandboxInputError, match="does not run"):
             on_sandbox.kill("nodemanager-2")
         until(
-            "the node is lost",
+            "the node is lost, long before YARN's usual 10 minutes",
             lambda: (
                 {n.address: n.state for n in on_sandbox.yarn_nodes()}
                 == {"127.0.0.11": "RUNNING", "127.0.0.12": "LOST"}
             ),
         )
-        assert EXPIRY_S - 3 < time.monotonic() - began < EXPIRY_S + 15
         bean = "jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
         until(
             "the data node is dead",
