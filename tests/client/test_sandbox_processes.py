@@ -77,10 +77,9 @@ def test_daemons_are_found_by_their_whole_home(tmp_path: Path) -> None:
         for name, home in (("namenode", mine), ("datanode-1", mine), ("datanode-2", longer))
     }
     try:
-        assert daemons_of(mine) == {
-            "namenode": processes["namenode"],
-            "datanode-1": processes["datanode-1"],
-        }
+        expected = {name: processes[name] for name in ("namenode", "datanode-1")}
+        # A process that has just been executed has no command line for a moment.
+        until(lambda: daemons_of(mine) == expected, "both daemons", 30)
         assert end(daemons_of(mine).values()) == []
         assert daemons_of(mine) == {}
         assert alive(processes["datanode-2"])
@@ -126,7 +125,8 @@ def test_containers_are_found_by_their_local_folders(tmp_path: Path) -> None:
     inside = start_waiter(tmp_path, environ={"LOCAL_DIRS": f"{tmp_path}/nodes/1/local/app"})
     outside = start_waiter(tmp_path, environ={"LOCAL_DIRS": f"{tmp_path}/nodes/12/local/app"})
     try:
-        assert containers_of(tmp_path / "nodes" / "1") == [inside]
+        until(lambda: containers_of(tmp_path / "nodes" / "1") == [inside], "the container", 30)
+        assert containers_of(tmp_path / "nodes" / "12") == [outside]
     finally:
         end([inside, outside])
 
