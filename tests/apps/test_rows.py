@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -60,6 +63,22 @@ def test_one_batch_leaves_nothing_for_the_next() -> None:
     ):
         keys = drawn(seed, count, different)
         assert_by_appearance(unique(keys), keys)
+
+
+def test_threads_do_not_meet_in_the_work_space() -> None:
+    """A worker with several parts of a step reads each in a thread of its own."""
+    unique = Uniquer()
+    batches = [drawn(seed, 40_000, 9000) for seed in range(8)]
+    begin = threading.Barrier(len(batches))
+
+    def find(keys: Ints) -> list[Features]:
+        begin.wait(30)
+        return [unique(keys) for _ in range(20)]
+
+    with ThreadPoolExecutor(len(batches)) as threads:
+        for keys, found in zip(batches, threads.map(find, batches), strict=True):
+            for one in found:
+                assert_by_appearance(one, keys)
 
 
 def test_buckets_are_the_same_for_ever() -> None:

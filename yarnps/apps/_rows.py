@@ -5,6 +5,7 @@ All arrays that are only read come as read-only views, so each kernel is compile
 
 from __future__ import annotations
 
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,14 +59,14 @@ class Entries(NamedTuple):
 
 
 class Uniquer:
-    """Finds the distinct keys of a batch; keeps its work space between batches.
+    """Finds the distinct keys of a batch; keeps its work space between batches, for each thread.
 
     A hash table finds them in one pass over the entries. It is as large as the distinct keys need,
     not the entries: rows share most of their features, so that it stays in a core's cache.
     """
 
     def __init__(self) -> None:
-        self._table = np.empty(1 << _LEAST_BITS, np.int32)
+        self._of_thread = threading.local()
 
     def __call__(self, keys: Int64s, first: int | None = None) -> Features:
         """The distinct keys, and where each entry's key is among them.
@@ -77,18 +78,22 @@ class Uniquer:
         first
                 A key that comes before all others, whether an entry has it or not.
         """
+        table: Int32s | None = getattr(self._of_thread, "table", None)
+        if table is None:
+            table = np.empty(1 << _LEAST_BITS, np.int32)
         keys = _frozen(keys)
         numbers, found = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int64)
         done = count = 0
         if first is not None:
             found[0], count = first, 1
         while True:
-            self._table.fill(_FREE)
-            _enter(found, count, self._table)
-            done, count = _number(keys, done, count, self._table, numbers, found)
+            table.fill(_FREE)
+            _enter(found, count, table)
+            done, count = _number(keys, done, count, table, numbers, found)
             if done == len(keys):
+                self._of_thread.table = table
                 return Features(frozen(found[:count]), numbers)
-            self._table = np.empty(4 * len(self._table), np.int32)  # it was half full
+            table = np.empty(4 * len(table), np.int32)  # it was half full
 
 
 def bucketed(keys: Int64s, buckets: int) -> Int64s:

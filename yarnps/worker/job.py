@@ -256,9 +256,10 @@ class Job:
             first epoch, with an iterator of its batches. It returns bytes, which are kept in the
             job directory, once for each split whoever dies; `prepared` reads them all.
         ahead : callable, optional
-            Called with the rows of each batch in the thread that reads ahead, while the program
+            Called with the rows of each batch in a thread that reads ahead, while the program
             works on an earlier batch. What it returns is the batch's `ahead`: work that needs the
-            rows only, and no table, is done there beside the program's own.
+            rows only, and no table, is done there beside the program's own. With bsp there is a
+            thread for each part, so it may be called several times at once.
 
         Yields
         ------
