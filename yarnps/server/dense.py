@@ -14,9 +14,9 @@ from yarnps.protocol.shards import Int64s, Sections, dense_bounds
 from yarnps.protocol.tables import TableSpec
 from yarnps.server import kernels
 from yarnps.server.gradients import screened
+from yarnps.server.initial import initial_of, seed_of
 from yarnps.server.optimizers import When, kernels_for
 from yarnps.server.segments import Losses
-from yarnps.server.sparse import initial_of, seed_of
 
 _INIT_STEP = 1 << 20  # elements initialised at a time
 _STRETCHES_KEPT = 1024  # sets of shards whose stretches are known

@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps.protocol import wire
-from yarnps.protocol.shards import Int64s, Sections, frozen, mix, shard_bits
-from yarnps.protocol.tables import Normal, TableSpec, Uniform, Zeros
+from yarnps.protocol.shards import Int64s, Sections, frozen, shard_bits
+from yarnps.protocol.tables import TableSpec, Zeros
 from yarnps.server import kernels, updates
 from yarnps.server.gradients import screened
+from yarnps.server.initial import initial_of, seed_of
 from yarnps.server.optimizers import When, kernels_for
 from yarnps.server.segments import Block, Losses, Segments, TableFull
-
-__all__ = ["Candidates", "ShardRows", "SparseTable", "TableFull", "initial_of", "seed_of"]
 
 Bools = NDArray[np.bool_]
 
@@ -54,23 +52,6 @@ class ShardRows(NamedTuple):
     steps: int = 0
     stamps: NDArray[np.uint32] | None = None
     candidates: Candidates | None = None
-
-
-def seed_of(spec: TableSpec) -> np.uint64:
-    """The seed of a table's initial values: the job's, mixed with the table's name."""
-    key = np.uint64((spec.seed << 32 ^ wire.table_id(spec.name)) & (2**64 - 1))
-    with np.errstate(over="ignore"):
-        mixed: np.uint64 = mix.py_func(key)
-    return mixed
-
-
-def initial_of(spec: TableSpec) -> tuple[int, float, float]:
-    """Kind of distribution and its two parameters, as the kernel `initial` takes them."""
-    if isinstance(spec.init, Uniform):
-        return kernels.UNIFORM, spec.init.low, spec.init.high
-    if isinstance(spec.init, Normal):
-        return kernels.NORMAL, spec.init.std, 0.0
-    return kernels.ZEROS, 0.0, 0.0
 
 
 class SparseTable:

@@ -18,7 +18,7 @@ from yarnps.protocol.wire import Message, table_id
 from yarnps.worker.routing import Part, Router
 
 if TYPE_CHECKING:
-    from yarnps.worker.tables import Future
+    from yarnps.worker.table import Future
 
 # Shards of one request: a server answers other requests in between.
 SHARDS_AT_ONCE = 8
