@@ -1,8 +1,9 @@
 """MXNet's barriers under the ApplicationMaster and its own scheduler: ``python -m bench.dmlc``.
 
-The same program runs under each in turn. Two figures of each run: from the start of the first
-process to the moment when the last worker has passed its first barrier, and what one barrier of
-all workers takes. Printed are the medians, and ours in parts of theirs.
+The same program runs under each in turn. Two figures of each run: from the start of the last
+process (ours are started by agents, one after the other on a small machine) to the moment when the
+last worker has passed its first barrier, and what one barrier of all workers takes. Printed are the
+medians, and ours in parts of theirs.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ say()
 class Figures:
     """Of one run, in seconds."""
 
-    start: float  # from the first process's start to the last worker behind the first barrier
+    start: float  # from the last process's start to the last worker behind the first barrier
     barrier: float
 
 
@@ -63,7 +64,7 @@ def figures(folder: Path) -> Figures:
     """What the processes of a run have written."""
     said = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     workers = [one for one in said if "barrier" in one]
-    begun = min(one["started"] for one in said)
+    begun = max(one["started"] for one in said)
     return Figures(
         max(one["passed"] for one in workers) - begun,
         statistics.median(one["barrier"] for one in workers),

@@ -31,12 +31,26 @@ class Journal:
             _cut_torn_line(path)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 -- kept open for its life
         self._size = self._file.tell()
+        self._waiting = bytearray()
 
-    def append(self, record: bytes) -> None:
-        """Write one record, which is JSON; it is with the kernel when this returns."""
-        line = record + b"\n"
-        self._file.write(line)
-        self._size += len(line)
+    def append(self, record: bytes, *, soon: bool = False) -> None:
+        """Write one record, which is JSON; it is with the kernel when this returns.
+
+        Parameters
+        ----------
+        soon
+            Nothing follows from it yet: it may wait for the next one, or for `flush`.
+        """
+        self._waiting += record + b"\n"
+        if not soon:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self._waiting:
+            self._file.write(self._waiting)
+            self._size += len(self._waiting)
+            self._waiting.clear()
 
     @property
     def wants_compaction(self) -> bool:
@@ -44,7 +58,11 @@ class Journal:
         return self._size > COMPACT_BYTES
 
     def compact(self, snapshot: dict[str, Any]) -> None:
-        """Replace all records by `snapshot`; the old file stays until the new one is whole."""
+        """Replace all records by `snapshot`; the old file stays until the new one is whole.
+
+        The snapshot holds what waits as well.
+        """
+        self._waiting.clear()
         fresh = self.path.with_suffix(".new")
         with open(fresh, "wb") as out:
             out.write(json.dumps({"snapshot": snapshot}, separators=(",", ":")).encode() + b"\n")
@@ -57,6 +75,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
+        self.flush()
         self._file.close()
 
 

@@ -240,7 +240,11 @@ class Shell:
         now = time.time()
         actions = self.machine.handle(event, now)
         if self._journal is not None and JobMachine.durable(event, actions):
-            self._journal.append(i.record(event, now))
+            # Nodes that come to a barrier come all at once: one write for all of them.
+            soon = isinstance(event, i.NodeSaid) and not actions
+            self._journal.append(i.record(event, now), soon=soon)
+            if soon:
+                asyncio.get_running_loop().call_soon(self._journal.flush)
             if self._journal.wants_compaction:
                 self._journal.compact(self.machine.snapshot())
         for action in actions:

@@ -118,10 +118,14 @@ class Ports:
         for _ in range(AT_ONCE):
             if router.closed:
                 return  # closed by what the last message has led to
-            if not router.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+            try:
+                sender = router.recv(zmq.NOBLOCK)
+            except zmq.Again:
                 return
-            sender, *frames = router.recv_multipart(zmq.NOBLOCK)
-            self._heard(seat, sender, frames[0] if frames else b"")
+            message = router.recv(zmq.NOBLOCK)
+            while router.getsockopt(zmq.RCVMORE):
+                router.recv(zmq.NOBLOCK)  # data: no node has any for its scheduler
+            self._heard(seat, sender, message)
         self._loop.call_soon(self._read, seat, router)
 
 
