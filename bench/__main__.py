@@ -13,6 +13,7 @@ BENCHMARKS = (
     ("memory and longest request of growing tables, and their kernels", ["bench.tables"]),
     ("MXNet's start and barriers, beside its own scheduler", ["bench.dmlc"]),
     ("word2vec beside gensim", ["bench.word2vec", "speed"]),
+    ("shorter forms on the wire", ["bench.wire"]),
     ("start on this machine", ["bench.startup", "--cluster", "local"]),
     (
         "start on a warm YARN, beside bare skein",

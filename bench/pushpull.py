@@ -95,9 +95,10 @@ class Repetition(NamedTuple):
 
 def measured(peer: Peer) -> Repetition:
     """One repetition with the processor time that it took."""
-    before = sum(map(cpu_us, peer.pids))
+    before, begun = sum(map(cpu_us, peer.pids)), time.perf_counter()
     found = peer.once()
-    return Repetition(found, (sum(map(cpu_us, peer.pids)) - before) / (found * SECONDS))
+    amount = found * (time.perf_counter() - begun)
+    return Repetition(found, (sum(map(cpu_us, peer.pids)) - before) / amount)
 
 
 def cpu_us(pid: int) -> float:
@@ -107,20 +108,17 @@ def cpu_us(pid: int) -> float:
 
 
 def rate(call: Callable[[], Any], amount: float, outstanding: int) -> float:
-    """Amount per second of a call that returns a future."""
-    for _ in range(outstanding):
-        call().wait()
-    under_way: deque[Any] = deque(call() for _ in range(outstanding))
-    done = 0
+    """Amount per second of a call that returns a future, all of them done."""
     begun = time.perf_counter()
+    under_way: deque[Any] = deque(call() for _ in range(outstanding))
+    done = outstanding
     while time.perf_counter() - begun < SECONDS:
         under_way.popleft().wait()
         under_way.append(call())
         done += 1
-    seconds = time.perf_counter() - begun
     for future in under_way:
         future.wait()
-    return done * amount / seconds
+    return done * amount / (time.perf_counter() - begun)
 
 
 # ---------------------------------------------------------------------- a worker
@@ -333,9 +331,11 @@ def run(workers: Workers, servers: list[int], peers: dict[str, list[Peer]]) -> N
         ours = Peer(name, workers.once, workers.pids + servers)
         runners = [ours, *peers.get(name, [])]
         found: dict[str, list[Repetition]] = {runner.name: [] for runner in runners}
-        for _ in range(REPEATS):
+        for _ in range(1 + REPEATS):
             for runner in runners:
                 found[runner.name].append(measured(runner))
+        for repetitions in found.values():
+            del repetitions[0]  # memory and kernels are warm from then on
         per = unit.partition("/")[0].removesuffix("s")
         for runner in runners:
             Figure(runner.name, [r.rate for r in found[runner.name]], unit).show()
