@@ -126,7 +126,8 @@ class JobMachine:
             if kind == "role":
                 kind = event.message.role.message.WhichOneof("kind")
             return kind not in _FIGURES
-        return not (isinstance(event, i.NodeSaid) and _is_heartbeat(event))
+        # A heartbeat is always answered, so most other words need no second look.
+        return not (isinstance(event, i.NodeSaid) and actions and _is_heartbeat(event))
 
     # ------------------------------------------------------------ inputs: the job
 

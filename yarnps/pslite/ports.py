@@ -122,9 +122,10 @@ class Ports:
                 sender = router.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            message = router.recv(zmq.NOBLOCK)
-            while router.getsockopt(zmq.RCVMORE):
-                router.recv(zmq.NOBLOCK)  # data: no node has any for its scheduler
+            frame = router.recv(zmq.NOBLOCK, copy=False)
+            message, more = frame.bytes, frame.more
+            while more:  # data: no node has any for its scheduler
+                more = router.recv(zmq.NOBLOCK, copy=False).more
             self._heard(seat, sender, message)
         self._loop.call_soon(self._read, seat, router)
 
