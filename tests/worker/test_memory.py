@@ -43,21 +43,21 @@ def test_a_full_server_says_so_before_and_is_never_killed(tmp_path: Path, when_f
                 refused = str(error)
                 break
 
-        def told(words: str) -> bool:
-            return any(
-                m.event.name == "tables" and words in m.event.text
+        def warnings() -> int:
+            return sum(
+                m.event.name == "tables" and m.event.text.startswith("tables take")
                 for m in server.said
                 if m.HasField("event")
             )
 
-        player.wait(lambda: told("tables take 9"), "it has said that tables are nearly full")
+        player.wait(lambda: warnings() == 2, "it has said so at 80 % and at 90 %")
         rows = int(table.size().wait()[0])
         assert (table.pull(np.arange(rows - 5, rows)).wait() != 0).any() or when_full != "fail"
         assert resident(server.popen.pid) < CONTAINER
         if when_full == "fail":
             assert refused is not None and "table grows" in refused and "more memory" in refused
         else:
-            assert refused is None and 4 * ROWS < rows < 16 * ROWS
+            assert refused is None and 2 * ROWS < rows < 16 * ROWS
             losses = "ignored" if when_full == "ignore" else "evicted"
             player.wait(
                 lambda: any(
