@@ -32,7 +32,7 @@ SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"(?:^|[\s(/])yarnps ([^\s|;&#`)][^\n|;&#`)]*)")
 # Options of other programs that the pages name.
-OTHERS = re.compile(r"--(add-opens|add-exports|cluster-id)\b")
+OTHERS = re.compile(r"--(add-opens|add-exports|cluster-id|ftrl)\b")
 
 
 class Fenced(NamedTuple):
