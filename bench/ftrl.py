@@ -207,7 +207,7 @@ def main() -> int:
     """Run both in turn, and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.ftrl", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--batch-rows", type=int, default=8192)
+    parser.add_argument("--batch-rows", type=int, default=16_384)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="keeps the files and the peer's environment")
     options = parser.parse_args()
