@@ -142,7 +142,8 @@ class Course:
         before, newest = self.ledger.rows, self.saver.cuts.newest
         # The results of whole epochs stay: the servers that live on have gone beyond their models.
         revoked = self._go_back_to(newest)
-        lost = before - self.ledger.rows
+        # A cut of BSP may hold steps whose rows no worker had reported yet.
+        lost = max(0, before - self.ledger.rows)
         where = f"checkpoint {newest.number}" if newest else "the beginning"
         about: dict[str, Any] = {"role": "server", "rank": member.rank, "data": {"rows": lost}}
         text = f"{member.name} is lost: back to {where}, {lost:,} rows are replayed"

@@ -60,5 +60,8 @@ def test_mxnet_on_yarn(hadoop: Sandbox, mxnet: Path, digits: Path, tmp_path: Pat
         done = run.wait()
         assert done.code == 0, run.report()
         assert done.json()["state"] == "SUCCEEDED"
-        assert len(run.events("joined")) == 2 * 4
-        assert len(run.events("death")) == 1
+        # A word that was on its way when the AM was killed is lost; then all start once more.
+        again = [event for event in run.events("note") if "all start again" in event.text]
+        assert len(again) in (1, 2)
+        assert len(run.events("joined")) == (1 + len(again)) * 4
+        assert len(run.events("death")) == len(again)
