@@ -62,10 +62,21 @@ def furthest_ahead(folder: Path) -> int:
     return ahead
 
 
+def begin_together(player: Player) -> None:
+    """Start, and give out no work before all workers want some: none has it all to itself."""
+    player.grant_allowed = False
+    player.start()
+    player.wait(lambda: all(w.want for w in player.alive("worker")), "all want work")
+    with player.changed:
+        player.grant_allowed = True
+        player._grant()
+
+
 @pytest.mark.parametrize("staleness", [0, 3])
 def test_the_bound_of_staleness_holds(tmp_path: Path, staleness: int) -> None:
     settings = block(tmp_path, sync={"mode": "ssp", "staleness": staleness})
-    with playing(tmp_path, settings, UNEVEN) as player:
+    with playing(tmp_path, settings, UNEVEN, start=False) as player:
+        begin_together(player)
         player.finish()
     assert 0 <= furthest_ahead(tmp_path) <= staleness
 
@@ -79,12 +90,7 @@ def test_without_the_gate_the_bound_is_violated(tmp_path: Path, how: str) -> Non
         program = UNEVEN.replace("job._client.clock", "(job._loop.rows_done // 50)")
     settings = block(tmp_path, sync=sync)
     with playing(tmp_path, settings, program, env=env, start=False) as player:
-        player.grant_allowed = False  # until both can begin
-        player.start()
-        player.wait(lambda: all(w.want for w in player.alive("worker")), "both want work")
-        with player.changed:
-            player.grant_allowed = True
-            player._grant()
+        begin_together(player)
         player.finish()
     assert furthest_ahead(tmp_path) > 3
 
