@@ -23,9 +23,10 @@ def test_word2vec(hadoop: Sandbox) -> None:
     lines = (" ".join(f"{topic}{draw.randrange(9)}" for _ in range(8)) for topic in topics)
     files, text = open_files("word2vec-text/part-0")
     files.write_bytes(text, "\n".join(lines).encode() + b"\n")
-    small = ("params.dim=16", "params.sample=0", "params.alpha=0.05", "train.batch_rows=300")
+    small = ("dim=16", "sample=0", "alpha=0.05", "block_words=500")
     sets = [
-        *small,
+        *(f"params.{value}" for value in small),
+        "train.batch_rows=300",
         f"data.train={files.address(text)}",
         "data.split_size=32 KiB",
         "model.path=word2vec-model",
@@ -40,7 +41,5 @@ def test_word2vec(hadoop: Sandbox) -> None:
         files, path = open_files(final["model"])
         names = {info.path.rpartition("/")[2] for info in files.list(path)}
         assert {"vectors.bin", "vectors.txt", "manifest.json"} <= names
-        nearest = yarnps("nearest", final["model"], "sea4", "-n", "17", "-o", "json")
-        # All other words; which come first after so little text, tests/specs looks at.
-        others = {f"{topic}{n}" for topic in ("sea", "sky") for n in range(9)} - {"sea4"}
-        assert {found["word"] for found in nearest.json()} == others
+        nearest = yarnps("nearest", final["model"], "sea4", "-n", "3", "-o", "json")
+        assert {found["word"][:3] for found in nearest.json()} == {"sea"}
