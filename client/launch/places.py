@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
@@ -175,7 +176,7 @@ class Piped:
 LOCAL_SHELL: Final = ("sh", "-c", WRAPPER)
 
 
-class PipedPlace:
+class PipedPlace(ABC):
     """A place in which each task is one `Piped` of this process; subclasses say which."""
 
     first_host = ""
@@ -184,13 +185,13 @@ class PipedPlace:
         self._piped: dict[Seat, Piped] = {}
         self._waits: list[asyncio.Task[None]] = []
 
+    @abstractmethod
     def argv(self, task: Task) -> Sequence[str]:
         """What runs the wrapper for a task."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self, task: Task) -> list[str]:
         """What the wrapper is to run."""
-        raise NotImplementedError
 
     async def start(self, tasks: Sequence[Task], hear: Hear) -> None:
         for task in tasks:

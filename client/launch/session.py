@@ -133,9 +133,7 @@ class Session:
 
 def how(code: int) -> str:
     """How a process ended, from its status as a shell gives it."""
-    if code > 128:
-        try:
-            return f"was ended by {signal.Signals(code - 128).name}"
-        except ValueError:
-            pass  # no signal has this number: the program chose the status
+    names = {known.value: known.name for known in signal.Signals}
+    if name := names.get(code - 128):
+        return f"was ended by {name}"
     return f"failed with status {code}"

@@ -26,6 +26,7 @@ from yarnps.data import DataSettings, Split, list_input
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import CHANNEL_FD, Decoder, frame
 from yarnps.spec import load
+from yarnps.worker.client import Client
 
 LIMIT_S = 60.0
 TOKEN = "the token of this job"
@@ -529,6 +530,23 @@ def playing(
         yield player
     finally:
         player.close()
+
+
+@contextmanager
+def client_of_servers(folder: Path, servers: int) -> Iterator[Client]:
+    """Servers without workers, and a client of them in this process."""
+    block = {"data": {"train": write_input(folder / "in", 1, 1)}}
+    with playing(folder, block, "", servers=servers, start=False) as player:
+        for rank in range(servers):
+            player.start_server(rank)
+        player.wait(lambda: all(s.address for s in player._routes.servers), "ready")
+        begin = player._begin(player.of("server", 0))
+        begin.incarnation.id = 4711
+        client = Client(begin, request_limit=30.0)
+        try:
+            yield client
+        finally:
+            client.close()
 
 
 def write_input(folder: Path, files: int, rows: int, *, keys: int = 50) -> str:

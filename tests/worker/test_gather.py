@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from engine_harness import playing, write_input
+from engine_harness import client_of_servers
 
 from yarnps._errors import ServerRefused
 from yarnps.protocol.tables import Adagrad, Add, Optimizer, Sgd, TableSpec
@@ -38,19 +36,7 @@ class World:
 
 @pytest.fixture(scope="module", params=[1, 3])
 def world(request: Any, tmp_path_factory: Any) -> Iterator[World]:
-    folder: Path = tmp_path_factory.mktemp("gather")
-    block = {"data": {"train": write_input(folder / "in", 1, 1)}}
-    with (
-        playing(folder, block, "", servers=request.param, start=False) as player,
-        ExitStack() as stack,
-    ):
-        for rank in range(player.servers):
-            player.start_server(rank)
-        player.wait(lambda: all(s.address for s in player._routes.servers), "ready")
-        begin = player._begin(player.of("server", 0))
-        begin.incarnation.id = 4711
-        client = Client(begin, request_limit=30.0)
-        stack.callback(client.close)
+    with client_of_servers(tmp_path_factory.mktemp("gather"), request.param) as client:
         yield World(client)
 
 

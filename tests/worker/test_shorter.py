@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from engine_harness import playing, write_input
+from engine_harness import client_of_servers
 
 from yarnps._errors import InputError, ServerRefused
 from yarnps.protocol.keylists import KeyLists
@@ -42,19 +40,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: Any) -> Iterator[World]:
-    folder: Path = tmp_path_factory.mktemp("shorter")
-    block = {"data": {"train": write_input(folder / "in", 1, 1)}}
-    with (
-        playing(folder, block, "", servers=2, start=False) as player,
-        ExitStack() as stack,
-    ):
-        for rank in range(player.servers):
-            player.start_server(rank)
-        player.wait(lambda: all(s.address for s in player._routes.servers), "ready")
-        begin = player._begin(player.of("server", 0))
-        begin.incarnation.id = 4711
-        client = Client(begin, request_limit=30.0)
-        stack.callback(client.close)
+    with client_of_servers(tmp_path_factory.mktemp("shorter"), 2) as client:
         yield World(client)
 
 

@@ -6,6 +6,7 @@ Standard library only: a user's program names these before anything heavy is imp
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ def check(condition: bool, what: str, remedy: str) -> None:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(ABC):
     """A learning rate that depends on the clock c. Use one of the classes derived from this.
 
     The clock is that of the push: the number of batches that its worker has begun (BSP: the
@@ -32,19 +33,18 @@ class Schedule:
 
     name: ClassVar[str]
 
+    @abstractmethod
     def at(self, clock: int) -> float:
         """The learning rate at a clock."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class StepDecay(Schedule):
-    """``start * factor ** floor(c / every)``."""
+class _Decay(Schedule):
+    """What gets smaller by a factor, again and again."""
 
     start: float
     every: int
-    factor: float = 0.1
-    name = "step_decay"
+    factor: float
 
     def __post_init__(self) -> None:
         check(
@@ -52,26 +52,25 @@ class StepDecay(Schedule):
             f"{self!r} is not a schedule",
             "give start above 0, every at least 1, and factor in (0, 1]",
         )
+
+
+@dataclass(frozen=True)
+class StepDecay(_Decay):
+    """``start * factor ** floor(c / every)``."""
+
+    factor: float = 0.1
+    name = "step_decay"
 
     def at(self, clock: int) -> float:
         return self.start * self.factor ** (clock // self.every)
 
 
 @dataclass(frozen=True)
-class ExponentialDecay(Schedule):
+class ExponentialDecay(_Decay):
     """``start * factor ** (c / every)``."""
 
-    start: float
-    every: int
     factor: float = 0.5
     name = "exponential_decay"
-
-    def __post_init__(self) -> None:
-        check(
-            self.start > 0 and self.every >= 1 and 0 < self.factor <= 1,
-            f"{self!r} is not a schedule",
-            "give start above 0, every at least 1, and factor in (0, 1]",
-        )
 
     def at(self, clock: int) -> float:
         return float(self.start * self.factor ** (clock / self.every))

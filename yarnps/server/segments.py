@@ -153,6 +153,20 @@ class Segments:
 
     # ------------------------------------------------------------------ keys
 
+    @property
+    def _layout(self) -> tuple[Any, ...]:
+        """Where rows are, as the kernels take it."""
+        return (
+            self._places,
+            self._tags_at,
+            self._rows_at,
+            self._sizes,
+            _TAG,
+            self._row_bytes,
+            self._bits,
+            self.none,
+        )
+
     def find(self, keys: Int64s, sections: Sections) -> tuple[Int64s, int]:
         """Addresses of the keys' rows (`none` where there is no row), and how many have none.
 
@@ -165,14 +179,7 @@ class Segments:
         missing, wrong = kernels.find(
             keys,
             sections,
-            self._places,
-            self._tags_at,
-            self._rows_at,
-            self._sizes,
-            _TAG,
-            self._row_bytes,
-            self._bits,
-            self.none,
+            *self._layout,
             rows,
         )
         if wrong:
@@ -215,14 +222,7 @@ class Segments:
             kernels.insert(
                 keys,
                 sections,
-                self._places,
-                self._tags_at,
-                self._rows_at,
-                self._sizes,
-                _TAG,
-                self._row_bytes,
-                self._bits,
-                self.none,
+                *self._layout,
                 rows,
                 self._used,
                 self._limits,

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field
 
 from ._section import Section
 
+# What programs on sparse features have in common.
+HashBuckets = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=2**62,
+        description="Feature ids are hashed into so many buckets. Not given: ids stay as they are.",
+    ),
+]
+Bias = Annotated[bool, Field(description="Learn a constant term, too.")]
+
 
 class FtrlParams(Section):
     """FTRL-proximal logistic regression (McMahan et al., KDD 2013)."""
 
-    hash_buckets: int | None = Field(
-        default=None,
-        ge=1,
-        le=2**62,
-        description="Feature ids are hashed into so many buckets. Not given: ids stay as they are.",
-    )
+    hash_buckets: HashBuckets = None
     alpha: float = Field(
         default=0.1, gt=0, allow_inf_nan=False, description="Learning rate: alpha of the paper."
     )
@@ -28,7 +34,7 @@ class FtrlParams(Section):
         default=1.0, ge=0, allow_inf_nan=False, description="L1 penalty: makes weights exactly 0."
     )
     l2: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="L2 penalty.")
-    bias: bool = Field(default=True, description="Learn a constant term, too.")
+    bias: Bias = True
     admit: int = Field(
         default=1,
         ge=1,
@@ -54,12 +60,7 @@ class FmParams(Section):
     dim: int = Field(
         default=8, ge=1, le=4096, description="Factors of a feature: numbers of its vector."
     )
-    hash_buckets: int | None = Field(
-        default=None,
-        ge=1,
-        le=2**62,
-        description="Feature ids are hashed into so many buckets. Not given: ids stay as they are.",
-    )
+    hash_buckets: HashBuckets = None
     optimizer: Literal["adagrad", "sgd", "ftrl"] = Field(
         default="adagrad",
         description="`ftrl`: for the weights, with `beta` and `l1`; the factors have Adagrad then.",
@@ -97,7 +98,7 @@ class FmParams(Section):
         allow_inf_nan=False,
         description="Factors begin as normal random numbers with this standard deviation.",
     )
-    bias: bool = Field(default=True, description="Learn a constant term, too.")
+    bias: Bias = True
     low: float | None = Field(
         default=None,
         allow_inf_nan=False,

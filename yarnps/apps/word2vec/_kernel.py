@@ -125,6 +125,18 @@ def _targets(center, pool, wanted, state, targets):  # type: ignore[no-untyped-d
     return count, state
 
 
+@inlined
+def _contexts(ins, begin, end, i, window, state, contexts):  # type: ignore[no-untyped-def]
+    """The words around word i of a sentence, in a window that shrinks at random."""
+    state = _next(state)
+    reach = window - _below(state, window)
+    near = 0
+    for j in range(max(begin, i - reach), min(end, i + reach + 1)):
+        contexts[near] = ins[j]
+        near += j != i
+    return near, state
+
+
 @fast_jit
 def skip_gram(ends, ins, outs, inputs, outputs, pool, window, negative, rate, seed):  # type: ignore[no-untyped-def]
     """Go through the block's sentences; changes `inputs` and `outputs`.
@@ -143,12 +155,7 @@ def skip_gram(ends, ins, outs, inputs, outputs, pool, window, negative, rate, se
     for sentence in range(ends.shape[0]):
         end = ends[sentence]
         for i in range(begin, end):
-            state = _next(state)
-            reach = window - _below(state, window)
-            near = 0
-            for j in range(max(begin, i - reach), min(end, i + reach + 1)):
-                contexts[near] = ins[j]
-                near += j != i
+            near, state = _contexts(ins, begin, end, i, window, state, contexts)
             if near == 0:
                 continue
             count, state = _targets(outs[i], pool, negative, state, targets)
@@ -185,12 +192,7 @@ def cbow(ends, ins, outs, inputs, outputs, pool, window, negative, rate, seed): 
     for sentence in range(ends.shape[0]):
         end = ends[sentence]
         for i in range(begin, end):
-            state = _next(state)
-            reach = window - _below(state, window)
-            near = 0
-            for j in range(max(begin, i - reach), min(end, i + reach + 1)):
-                contexts[near] = ins[j]
-                near += j != i
+            near, state = _contexts(ins, begin, end, i, window, state, contexts)
             if near == 0:
                 continue
             count, state = _targets(outs[i], pool, negative, state, targets)
