@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.pushpull import LIMIT_S, OUTSTANDING, SECONDS, SIZES, Peer
+from bench.pushpull_measuring import LIMIT_S, OUTSTANDING, SECONDS, SIZES, Peer
 
 PYTHONS = ("python3.8", "python3.9", "python3.10", "python3.11")
 PACKAGES = ("numpy<1.24", "mxnet==1.9.1")

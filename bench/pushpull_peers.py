@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.pushpull import (
+from bench.pushpull_measuring import (
     LIMIT_S,
     OUTSTANDING,
     SECONDS,
@@ -129,8 +129,11 @@ def _rated(call: Callable[[], Any], amount: float, depth: int) -> Callable[[], f
 # ---------------------------------------------------------------------- the kernels alone, memcpy
 
 
-def kernels_alone() -> list[Named]:
-    """The table of one server, called in this process; keys are in the order of shards."""
+def kernels_alone(wanted: list[str]) -> list[Named]:
+    """The table of one server, called in this process; keys are in the order of shards.
+
+    `wanted` are the names of our lines: tables are made for those only.
+    """
     from yarnps.protocol.shards import frozen, partition
     from yarnps.protocol.tables import Add, TableSpec
     from yarnps.server.sparse import SparseTable
@@ -145,6 +148,9 @@ def kernels_alone() -> list[Named]:
     known = all_keys()
     found: list[Named] = []
     for count, dim in SPARSE:
+        shape = f"{count // 1000}k_dim{dim}"
+        if not {f"sparse_push_{shape}", f"sparse_pull_{shape}"} & set(wanted):
+            continue
         table = SparseTable(
             TableSpec("w", "sparse", (dim,), optimizer=Add()), np.arange(SHARDS, dtype=np.int64)
         )
@@ -160,7 +166,7 @@ def kernels_alone() -> list[Named]:
             table.pull(*turn(chosen))
 
         for what, call in (("push", push), ("pull", pull)):
-            name = f"{what}_{count // 1000}k_dim{dim}"
+            name = f"{what}_{shape}"
             found.append(
                 (f"sparse_{name}", Peer(f"kernel_{name}", _alone(call, count / 1e6), [os.getpid()]))
             )

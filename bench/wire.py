@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.pushpull import JOB_FILE, LIMIT_S, start_servers
+from bench.pushpull_measuring import LIMIT_S
+from bench.pushpull_processes import JOB_FILE, start_servers
 from yarnps.protocol.tables import Ftrl, TableSpec, Wire
 
 FORMS = {
