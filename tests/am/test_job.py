@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job_world import Server, Worker, World
+from job_roles import Server, Worker
+from job_world import World
 from test_job_simulated import config
 
 from yarnps.am import inputs as i
