@@ -14,7 +14,8 @@ anything else          it died: it is started again
 A file `ENDED_MARK` in its folder says that the outcome is written down and nothing is left to do
 but to exit: from then on it is not started again, however it exits.
 
-Standard library only: this process lives as long as the application and should weigh nothing.
+Little but the standard library: this process lives as long as the application and should weigh
+nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from yarnps._signals import signal_name
 
 EXIT_ENDED = 0
 EXIT_ATTEMPT_OVER = 64
@@ -230,12 +233,7 @@ def _drain(fd: int) -> bool:
 
 
 def _in_words(status: int) -> str:
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
+    return f"exit status {status}" if status >= 0 else signal_name(-status)
 
 
 def say(text: str) -> None:

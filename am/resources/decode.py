@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from yarnps._signals import signal_name
 from yarnps.causes import Cause
 
 # From this share of the limit on, an end by SIGKILL is put down to memory.
@@ -309,11 +310,7 @@ def _no_interpreter(code: int, tail: str) -> Ending:
 
 
 def _by_signal(number: int, memory: Memory) -> Ending:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = "unknown signal"
-    text = f"ended by signal {number} ({name})"
+    text = f"ended by signal {number} ({signal_name(number)})"
     if number == signal.SIGKILL and memory.near_limit:
         return _probably_memory(text, memory)
     if number == signal.SIGKILL:

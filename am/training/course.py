@@ -67,7 +67,7 @@ class Course:
                 epochs=block.train.epochs,
                 has_test=block.data.test is not None,
                 metric=stop.metric,
-                mode=stop.mode,
+                lower_is_better=stop.lower_is_better,
                 patience=stop.patience,
                 max_time=stop.max_time,
                 prepare=block.prepares,

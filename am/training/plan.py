@@ -34,18 +34,10 @@ class PlanSettings:
     epochs: int
     has_test: bool = False
     metric: str | None = None
-    mode: str | None = None  # "min" or "max"; None: by the metric's name
+    lower_is_better: bool = True  # of the metric
     patience: int = 2
     max_time: float | None = None
     prepare: bool = False  # a pass over the training input before the first epoch
-
-    @property
-    def lower_is_better(self) -> bool:
-        """In which direction the metric improves."""
-        if self.mode is not None:
-            return self.mode == "min"
-        name = (self.metric or "").lower()
-        return any(word in name for word in ("loss", "error", "rmse"))
 
 
 @dataclass(frozen=True)

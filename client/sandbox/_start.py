@@ -104,23 +104,7 @@ def start(
         node_env=dict(node_env or {}),
     )
     _check(settings)
-    _refuse_second(layout)
-    claim_home(layout)
-    java = find_java()
-    hadoop = fetch_hadoop(report)
-    _check_hidden(settings, (layout.home, hadoop.folder, java.home))
-    with locked_home(layout):
-        _refuse_second(layout)
-        if read_state(layout) is not None or daemons_of(layout.home):
-            report("removing what an earlier sandbox left behind")
-        _end_run(layout)
-        try:
-            return _start_with_ports(layout, settings, hadoop, java, report, limit_s)
-        except BaseException:
-            # Also after Ctrl-C: nothing of a start that failed stays.
-            _end_run(layout)
-            remove_home(layout)
-            raise
+    return _bring_up(layout, settings, report, limit_s)
 
 
 def stop(home: Path | None = None) -> bool:
@@ -140,6 +124,27 @@ def stop(home: Path | None = None) -> bool:
         _end_run(layout)
         remove_home(layout)
     return True
+
+
+def _bring_up(layout: Layout, settings: Settings, report: Report, limit_s: float) -> Sandbox:
+    """Start one in this home, in the place of what an earlier one left behind."""
+    _refuse_second(layout)
+    claim_home(layout)
+    java = find_java()
+    hadoop = fetch_hadoop(report)
+    _check_hidden(settings, (layout.home, hadoop.folder, java.home))
+    with locked_home(layout):
+        _refuse_second(layout)
+        if read_state(layout) is not None or daemons_of(layout.home):
+            report("removing what an earlier sandbox left behind")
+        _end_run(layout)
+        try:
+            return _start_with_ports(layout, settings, hadoop, java, report, limit_s)
+        except BaseException:
+            # Also after Ctrl-C: nothing of a start that failed stays.
+            _end_run(layout)
+            remove_home(layout)
+            raise
 
 
 def _check(settings: Settings) -> None:

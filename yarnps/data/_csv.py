@@ -268,12 +268,11 @@ def _quoted_lines(
         except csv.Error as error:
             bad.add(begin, f"not CSV: {error}", "")
         else:
-            if first and settings.csv.header:
-                pass
-            elif record and len(record) != table.width:
+            named = first and settings.csv.header  # the columns' names, which `table` knows
+            if not named and record and len(record) != table.width:
                 error_text = f"{len(record)} fields, but the file has {table.width} columns"
                 bad.add(begin, error_text, settings.csv.delimiter.join(record))
-            elif record:
+            elif not named and record:
                 records.append(record)
                 numbers.append(begin)
         first = False

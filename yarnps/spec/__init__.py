@@ -6,19 +6,8 @@ defaults below and `--set` above, and names everything that is wrong with it at 
 
 from yarnps._errors import JobFileError, Problem
 
-from ._block import (
-    Block,
-    Checkpoint,
-    Csv,
-    Data,
-    Model,
-    Network,
-    Server,
-    Shuffle,
-    Stop,
-    Sync,
-    Train,
-)
+from ._block import Block, Checkpoint, Model, Network, Server, Stop, Sync, Train
+from ._data import Csv, Data, Shuffle
 from ._job import Job, Role, Source
 from ._load import load
 from ._mask import masked, masked_job, masked_text

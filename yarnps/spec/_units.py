@@ -6,7 +6,7 @@ import math
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 KIB: Final = 2**10
@@ -226,6 +226,9 @@ Addresses = Annotated[
     _one_of({"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}),
 ]
 """One address or several; always a tuple."""
+
+Text = Annotated[str, Field(min_length=1)]
+"""A text that is not empty."""
 
 Texts = Annotated["tuple[str, ...]", BeforeValidator(_listed)]
 """A list of texts."""

@@ -132,6 +132,7 @@ TRACEBACK = (
         (3, "loading\ncannot go on\n\n", Cause.EXIT, "exit status 3: cannot go on"),
         (-9, "", Cause.SIGNAL, "signal 9 (SIGKILL), not ordered by the ApplicationMaster"),
         (137, "", Cause.SIGNAL, "signal 9 (SIGKILL)"),
+        (199, "", Cause.SIGNAL, "signal 71 (unknown signal 71)"),
         (-11, "", Cause.SIGNAL, "SIGSEGV"),
         (-4, "", Cause.SIGNAL, "another kind of processor"),
         (127, "bash: python3.9: command not found", Cause.ENVIRONMENT, "python3.9 is not there"),

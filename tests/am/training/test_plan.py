@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -24,6 +25,7 @@ from yarnps.am.training.plan import (
     Test,
     Train,
 )
+from yarnps.spec import Stop
 
 LIMIT = 100
 
@@ -127,9 +129,10 @@ def test_the_best_model_is_kept_and_patience_ends_the_job() -> None:
     ],
 )
 def test_which_epoch_is_the_best(
-    metric: str, mode: str | None, values: list[float], best: int
+    metric: str, mode: Literal["min", "max"] | None, values: list[float], best: int
 ) -> None:
-    settings = PlanSettings(epochs=3, has_test=True, metric=metric, mode=mode, patience=5)
+    lower = Stop(metric=metric, mode=mode).lower_is_better
+    settings = PlanSettings(3, has_test=True, metric=metric, lower_is_better=lower, patience=5)
     steps = course(settings, values)
     assert steps[-2] == Publish(best)
     assert steps[-1] == End("all 3 epochs are done", best)
@@ -145,7 +148,9 @@ def test_a_metric_that_is_never_measured_does_not_cost_the_model() -> None:
 
 
 def test_time_that_is_over_stops_the_epoch_and_the_model_is_tested() -> None:
-    settings = PlanSettings(epochs=9, has_test=True, metric="test_auc", max_time=60)
+    settings = PlanSettings(
+        epochs=9, has_test=True, metric="test_auc", max_time=60, lower_is_better=False
+    )
     facts = Facts(
         epoch=2,
         phase="train",
@@ -172,7 +177,9 @@ def test_time_that_is_over_between_epochs_begins_no_other() -> None:
 
 
 def test_a_new_attempt_takes_up_the_course_where_it_was() -> None:
-    settings = PlanSettings(epochs=4, has_test=True, metric="test_auc", patience=3)
+    settings = PlanSettings(
+        epochs=4, has_test=True, metric="test_auc", patience=3, lower_is_better=False
+    )
     values = [0.6, 0.7, 0.65, 0.66]
     whole = course(settings, values)
     facts = Facts()
