@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from yarnps.spec import Block, Job, Role
 
+HEARTBEAT_LEAST_S = 1.0
+CONTAINERS_PER_HEARTBEAT_S = 1000
+
 NO_SERVERS = Role("server", instances=0, memory=0, vcores=1, native=False)
 
 
@@ -47,6 +50,12 @@ class Config:
     def server_processes(self) -> int:
         """Server processes of the whole job."""
         return self.server.instances * self.server.processes
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Period of an agent's heartbeats: what all of them together allow."""
+        count = self.server.instances + self.worker.instances
+        return max(HEARTBEAT_LEAST_S, count / CONTAINERS_PER_HEARTBEAT_S)
 
     @property
     def job_number(self) -> int:

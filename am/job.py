@@ -7,52 +7,23 @@ ApplicationMaster comes back after its process has died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from yarnps.am import assembly
 from yarnps.am import inputs as i
-from yarnps.am.actions import Action, Ask, End, GiveBack, Log, Refuse, Tell
+from yarnps.am.actions import Action, End, Log, Refuse, Tell
 from yarnps.am.config import Config
-from yarnps.am.programs.base import Programs
-from yarnps.am.resources import outcome as rule
-from yarnps.am.resources.decisions import (
-    Decision,
-    Died,
-    Expiry,
-    GaveUp,
-    Limits,
-    Note,
-    Release,
-    Request,
-    RolePlan,
-    Settings,
-    StartProcess,
-    StopProcess,
-    Up,
-    Work,
-)
-from yarnps.am.resources.members import Members
-from yarnps.am.resources.outcome import Failure, Killed, RoleRule
-from yarnps.am.resources.services import OtherServices
-from yarnps.am.training.crew import RoleProcess
-from yarnps.am.training.greeting import start_message
+from yarnps.am.consequences import Consequences
+from yarnps.am.resources.decisions import Expiry, Work
+from yarnps.am.resources.outcome import Failure
+from yarnps.am.training.greeting import welcome_message
 from yarnps.am.training.roles import Training
+from yarnps.am.verdict import Verdict
 from yarnps.causes import Cause
 from yarnps.data import Split
 from yarnps.protocol import control_pb2 as pb
-from yarnps.spec import Block, Role
 from yarnps.status import Outcome
-
-HEARTBEAT_LEAST_S = 1.0
-CONTAINERS_PER_HEARTBEAT_S = 1000
-RESTARTS_PER_MINUTE = 3
-STOP_GRACE_S = 5.0  # of a program that is ended to be started again
-
-# Programs may do something of their own after the data has ended; then the job ends without them.
-PROGRAM_END_LIMIT_S = 600.0
-
-# Messages that only carry figures: they change nothing that has to outlive the process.
-_FIGURES = ("heartbeat", "stats", "event")
 
 
 class JobMachine:
@@ -64,27 +35,15 @@ class JobMachine:
         self.outcome: Outcome | None = None
         self.ended: float | None = None
         self.training = Training(config, now)
-        block = config.block
-        limits = Limits(
-            start_timeout=block.start_timeout,
-            silence=block.silence,
-            batch=block.train.batch_limit,
-        )
-        settings = Settings(config.version, config.derived("nonces"), limits)
-        roles = {"server": config.server, "worker": config.worker}
-        plans = {name: _plan(role, block) for name, role in roles.items()}
-        self.members = Members(plans, settings)
-        self._rules = {n: RoleRule(r.instances, r.allow_failures) for n, r in roles.items()}
+        self.members = assembly.members_of(config)
         # One list, in the order in which things happened: the outcome rule takes the first.
-        self._failures = self.training.course.failures
+        failures = self._failures = self.training.course.failures
         # Of a runtime that is not ours; the training side has nothing to do then.
-        self.programs = _programs(config, self.members, self._failures)
-        services = config.job.skein.get("services") or {}
-        others = {name: keys for name, keys in services.items() if name not in config.job.roles}
-        self._others = OtherServices(others, self._failures)
-        self._waiting_reason = ""
-        self._killed: Killed | None = None
-        self._over_since: float | None = None
+        self.programs = assembly.programs_of(config, self.members, failures)
+        self._others = assembly.services_of(config, failures)
+        parts = (self.members, self.training, self.programs, failures)
+        self._consequences = Consequences(config, *parts)
+        self._verdict = Verdict(config, self.members, self.training.course, self.programs, failures)
         self._handlers: dict[type, Callable[[Any, float], list[Action]]] = {
             i.Started: self._on_started,
             i.Listed: self._on_listed,
@@ -114,28 +73,13 @@ class JobMachine:
         # What nodes of ps-lite say ends nothing, and is said often.
         return out if isinstance(event, i.NodeSaid) else out + self._judge(now)
 
-    @staticmethod
-    def durable(event: i.Input, actions: list[Action]) -> bool:
-        """Whether the journal has to hold this input."""
-        if isinstance(event, i.Ticked):
-            return bool(actions)  # also a mere log entry: a phase begins that nobody is told of yet
-        if isinstance(event, i.AgentWent):
-            return any(not isinstance(action, Log) for action in actions)
-        if isinstance(event, i.AgentSaid):
-            kind = event.message.WhichOneof("kind")
-            if kind == "role":
-                kind = event.message.role.message.WhichOneof("kind")
-            return kind not in _FIGURES
-        # A heartbeat is always answered, so most other words need no second look.
-        return not (isinstance(event, i.NodeSaid) and actions and _is_heartbeat(event))
-
     # ------------------------------------------------------------ inputs: the job
 
     def _on_started(self, event: i.Started, now: float) -> list[Action]:
         out: list[Action] = [
             Log("start", f"attempt {self.config.attempt} of {self.config.application} has started")
         ]
-        return out + self._carry_out(self.members.start(now, event.nodes), now)
+        return out + self._consequences.of(self.members.start(now, event.nodes), now)
 
     def _on_listed(self, event: i.Listed, now: float) -> list[Action]:
         train = [Split.from_pb(info) for info in event.train]
@@ -153,7 +97,7 @@ class JobMachine:
 
     def _on_kill_ordered(self, event: i.KillOrdered, now: float) -> list[Action]:
         text = f"killed by {event.user or 'a client'}"
-        self._killed = Killed(f"{text}: {event.reason}" if event.reason else text)
+        self._verdict.kill(f"{text}: {event.reason}" if event.reason else text)
         return []
 
     def _on_manifest_written(self, event: i.ManifestWritten, now: float) -> list[Action]:
@@ -165,10 +109,12 @@ class JobMachine:
     # ------------------------------------------------------------ inputs: the cluster
 
     def _on_placed(self, event: i.Placed, now: float) -> list[Action]:
-        return self._carry_out(self.members.request_placed(event.nonce, event.container, now), now)
+        placed = self.members.request_placed(event.nonce, event.container, now)
+        return self._consequences.of(placed, now)
 
     def _on_not_placed(self, event: i.NotPlaced, now: float) -> list[Action]:
-        return self._carry_out(self.members.request_failed(event.nonce, event.error, now), now)
+        failed = self.members.request_failed(event.nonce, event.error, now)
+        return self._consequences.of(failed, now)
 
     def _on_changed(self, event: i.Changed, now: float) -> list[Action]:
         out: list[Action] = []
@@ -188,13 +134,13 @@ class JobMachine:
             )
         out += self._others.seen(event.info, event.tail)
         changed = self.members.container_changed(event.info, now, event.tail, event.peak)
-        return out + self._carry_out(changed, now)
+        return out + self._consequences.of(changed, now)
 
     def _on_reconciled(self, event: i.Reconciled, now: float) -> list[Action]:
         out: list[Action] = [Log("am_restart", "the ApplicationMaster's process is back")]
         for info in event.containers:
             out += self._others.seen(info)
-        out += self._carry_out(self.members.reconcile(event.containers, now), now)
+        out += self._consequences.of(self.members.reconcile(event.containers, now), now)
         if self.programs is not None:
             out += self.programs.returned(now)
         return out + self.training.returned(now)
@@ -208,30 +154,19 @@ class JobMachine:
             text = f"a registration as {reg.role} {reg.rank} was refused: {answer.reason}"
             log = Log("refused", text, role=reg.role, rank=reg.rank, container=reg.container)
             out: list[Action] = [Refuse(answer.reason), log]
-            return out + self._carry_out(answer.decisions, now)
-        welcome = pb.Welcome(
-            heartbeat_s=self.heartbeat_s,
-            am_silence_s=self.config.block.am_silence,
-            restarts_per_minute=RESTARTS_PER_MINUTE,
-            attempt=self.config.attempt,
-        )
-        out = [Tell(reg.container, pb.ToAgent(welcome=welcome))]
-        return out + self._carry_out(answer.decisions, now)
-
-    @property
-    def heartbeat_s(self) -> float:
-        """Period of an agent's heartbeats: what all of them together allow."""
-        count = self.config.server.instances + self.config.worker.instances
-        return max(HEARTBEAT_LEAST_S, count / CONTAINERS_PER_HEARTBEAT_S)
+            return out + self._consequences.of(answer.decisions, now)
+        out = [Tell(reg.container, pb.ToAgent(welcome=welcome_message(self.config)))]
+        return out + self._consequences.of(answer.decisions, now)
 
     def _on_agent_went(self, event: i.AgentWent, now: float) -> list[Action]:
-        return self._carry_out(self.members.agent_gone(event.container, now), now)
+        return self._consequences.of(self.members.agent_gone(event.container, now), now)
 
     def _on_agent_said(self, event: i.AgentSaid, now: float) -> list[Action]:
         kind = event.message.WhichOneof("kind")
         if kind == "role_started":
-            started = event.message.role_started
-            return self._carry_out(self.members.role_started(event.container, started, now), now)
+            said = event.message.role_started
+            started = self.members.role_started(event.container, said, now)
+            return self._consequences.of(started, now)
         if kind == "role_exited":
             return self._role_exited(event, event.message.role_exited, now)
         if kind == "role":
@@ -250,31 +185,29 @@ class JobMachine:
                 input_left=not self.training.course.over,
             )
         decisions = self.members.role_exited(event.container, exited, now, work, event.peak)
-        out = self._carry_out(decisions, now)
+        out = self._consequences.of(decisions, now)
         if self.programs is not None and who is not None and self.members.is_finished(*who):
             out += self.programs.ended_well(*who, now)
         # A program that ended well is no death for the members; the training forgets it as well.
-        return out + self._gone([exited.incarnation.id], now)
+        return out + self._consequences.gone([exited.incarnation.id], now)
 
     def _role_said(self, container: str, says: pb.RoleSays, now: float) -> list[Action]:
         member = self.training.crew.get(says.incarnation.id)
         if member is None:
             return []
         kind = says.message.WhichOneof("kind")
-        out: list[Action] = []
         if kind == "hello":
-            said = self.members.said_hello(container, member.process, now)
-            out += self._carry_out(said, now)
+            self.members.said_hello(container, member.process)
         elif kind == "failed":
             failed = says.message.failed
-            self.members.role_failed(container, member.process, failed, now)
+            self.members.role_failed(container, member.process, failed)
             return [member.log("error", f"{member.name}: {failed.error}")]
         elif kind == "finished":
             if self.training.course.over:
                 member.through = True
-                out += self._carry_out(self.members.finished(member.role, member.rank, now), now)
-            return out
-        return out + self.training.said(member, says.message, now)
+                self.members.finished(member.role, member.rank)
+            return []
+        return self.training.said(member, says.message, now)
 
     # ------------------------------------------------------------ inputs: nodes of ps-lite
 
@@ -283,14 +216,15 @@ class JobMachine:
 
     def _on_port_lost(self, event: i.PortLost, now: float) -> list[Action]:
         text = f"the port of {event.role} {event.rank} is lost: {event.error}"
-        return self._carry_out(self.members.lost_touch(event.role, event.rank, text, now), now)
+        lost = self.members.lost_touch(event.role, event.rank, text, now)
+        return self._consequences.of(lost, now)
 
     def _on_node_said(self, event: i.NodeSaid, now: float) -> list[Action]:
         if self.programs is None:
             return []
         out = self.programs.heard(event, now)
         if any(isinstance(action, Log) and action.kind == "joined" for action in out):
-            out += self._joined(event.role, event.rank, now)
+            self._consequences.joined(event.role, event.rank)
         return out
 
     def _on_tracker_up(self, event: i.TrackerUp, now: float) -> list[Action]:
@@ -300,20 +234,13 @@ class JobMachine:
         if self.programs is None:
             return []
         out, decisions = self.programs.tracker_down(event, now)
-        return out + self._carry_out(decisions, now)
-
-    def _joined(self, role: str, rank: int, now: float) -> list[Action]:
-        """A node that has joined is up: by way of its agent and of its port, in any order."""
-        if self.programs is None or not self.programs.has_joined(role, rank):
-            return []
-        container = self.members.place_of(role, rank).container
-        return self._carry_out(self.members.said_hello(container, 0, now), now)
+        return out + self._consequences.of(decisions, now)
 
     # ------------------------------------------------------------ inputs: time
 
     def _on_expired(self, event: i.Expired, now: float) -> list[Action]:
-        self._waiting_reason = event.reason
-        return self._carry_out(self.members.expire(event.expiry, now), now)
+        self._consequences.waiting_reason = event.reason
+        return self._consequences.of(self.members.expire(event.expiry, now), now)
 
     def _on_ticked(self, event: i.Ticked, now: float) -> list[Action]:
         return [] if self.outcome is not None else self.training.ticked(now)
@@ -339,133 +266,21 @@ class JobMachine:
                 out.append(Expiry("stuck", member.role, member.rank, member.container))
         return out + (self.programs.overdue(now) if self.programs is not None else [])
 
-    # ------------------------------------------------------------ decisions into actions
-
-    def _carry_out(self, decisions: Sequence[Decision], now: float) -> list[Action]:
-        out: list[Action] = []
-        lost = {(d.role, d.rank) for d in decisions if isinstance(d, GaveUp)}
-        for decision in decisions:
-            if isinstance(decision, Request):
-                retry = decision.retry_memory
-                out.append(Ask(decision.role, decision.nonce, dict(decision.env), retry))
-            elif isinstance(decision, Release):
-                out.append(GiveBack(decision.container, decision.text, decision.polite))
-            elif isinstance(decision, StopProcess):
-                stop = pb.StopRole(reason=decision.text, grace_s=STOP_GRACE_S)
-                out.append(Tell(decision.container, pb.ToAgent(stop=stop)))
-            elif isinstance(decision, StartProcess) and self.programs is not None:
-                out += self.programs.start(decision)
-            elif isinstance(decision, StartProcess):
-                start = start_message(self.config, decision.role, decision.processes)
-                out.append(Tell(decision.container, pb.ToAgent(start=start)))
-            elif isinstance(decision, Up):
-                out += self._up(decision, now)
-            elif isinstance(decision, Died):
-                out += self._died(decision, now)
-                if (decision.role, decision.rank) not in lost:
-                    out += self._programs_died(decision, now)
-            elif isinstance(decision, GaveUp):
-                out += self._gave_up(decision)
-            elif isinstance(decision, Note):
-                note = decision
-                out.append(Log("note", note.text, note.role, note.rank, note.container))
-        return out
-
-    def _up(self, up: Up, now: float) -> list[Action]:
-        one = up.incarnation
-        member = RoleProcess(
-            id=one.id,
-            role=up.role,
-            rank=up.rank,
-            container=one.container,
-            process=one.process,
-            start=one.start,
-            node=up.node,
-            address=up.address,
-            nth=up.nth,
-            server_rank=up.rank * self.config.server.processes + one.process,
-        )
-        text = f"{member.name} has started on {up.node}"
-        self.training.up(member)
-        return [member.log("up", text), *self._joined(up.role, up.rank, now)]
-
-    def _died(self, died: Died, now: float) -> list[Action]:
-        then = "restarted in its container" if died.restarting_in_place else "a new container"
-        text = f"{died.role} {died.rank} died on {died.node or 'an unknown node'}: {died.text}"
-        log = Log(
-            "death",
-            text,
-            role=died.role,
-            rank=died.rank,
-            container=died.container,
-            incarnation=self._nth_of(died),
-            node=died.node,
-            data={"cause": died.cause.value, "charged": died.charged, "then": then},
-        )
-        return [log, *self._gone([one.id for one in died.incarnations], now)]
-
-    def _programs_died(self, died: Died, now: float) -> list[Action]:
-        """What the death of one program means for the others."""
-        if self.programs is None or self.outcome is not None:
-            return []
-        out, decisions = self.programs.died(died, now)
-        return out + self._carry_out(decisions, now)
-
-    def _nth_of(self, died: Died) -> int | None:
-        """Which start of the rank has died, where it got so far."""
-        live = (self.training.crew.get(one.id) for one in died.incarnations)
-        return next((member.nth for member in live if member is not None), None)
-
-    def _gone(self, incarnations: Sequence[int], now: float) -> list[Action]:
-        """The training side goes on without them; after the job's end nothing goes on."""
-        return [] if self.outcome is not None else self.training.died(incarnations, now)
-
-    def _gave_up(self, gone: GaveUp) -> list[Action]:
-        text = gone.text
-        if gone.cause is Cause.START_TIMEOUT and self._waiting_reason:
-            text += f". {self._waiting_reason}"
-        self._failures.append(Failure(gone.cause, text, gone.role, gone.rank, gone.traceback))
-        return [Log("gave_up", text, gone.role, gone.rank, data={"cause": gone.cause.value})]
-
     # ------------------------------------------------------------ the outcome
 
     def _judge(self, now: float) -> list[Action]:
         """Whether the job has ended by now."""
         if self.outcome is not None:
             return []
-        course = self.training.course
-        if course.over and self._over_since is None:
-            self._over_since = now
-        facts = rule.Facts(
-            roles=self._rules,
-            plan_ended=self._all_done(now),
-            model_in_place=course.model_written or self.programs is not None,
-            skipped_splits=len(course.ledger.skipped) if course.ledger else 0,
-            killed=self._killed,
-            failures=tuple(self._failures),
-        )
-        self.outcome = rule.decide(facts)
+        self.outcome = self._verdict.reached(now)
         if self.outcome is None:
             return []
-        self.ended = now
+        self.ended, self._consequences.over = now, True
         text = f"the job has ended: {self.outcome.state}"
         text += f": {self.outcome.cause}" if self.outcome.cause else ""
         out: list[Action] = [Log("end", text, data={"cause": self.outcome.cause_code})]
-        out += self._carry_out(self.members.shutdown("the job has ended"), now)
+        out += self._consequences.of(self.members.shutdown("the job has ended"), now)
         return [*out, End(self.outcome)]
-
-    def _all_done(self, now: float) -> bool:
-        """Whether the plan is at its end, and the programs are."""
-        if self.programs is not None:
-            return self.programs.over(now)
-        return self.training.course.over and self._workers_done(now)
-
-    def _workers_done(self, now: float) -> bool:
-        """Whether every worker's program has ended, or has had its time."""
-        if self._over_since is not None and now - self._over_since > PROGRAM_END_LIMIT_S:
-            return True
-        rows = self.members.processes(now)
-        return all(r.state in ("finished", "failed") for r in rows if r.role == "worker")
 
     # ------------------------------------------------------------ snapshots
 
@@ -477,12 +292,10 @@ class JobMachine:
             "training": self.training.snapshot(),
             "programs": self.programs.snapshot() if self.programs is not None else None,
             "others": self._others.snapshot(),
-            "failures": [_failure_dict(f) for f in self._failures],
-            "over_since": self._over_since,
-            "killed": self._killed.text if self._killed else None,
+            "verdict": self._verdict.snapshot(),
         }
 
-    def restore(self, data: dict[str, Any], now: float) -> None:
+    def restore(self, data: dict[str, Any]) -> None:
         """Put back what `snapshot` gave."""
         self.started = data["started"]
         self.members.restore(data["members"])
@@ -490,53 +303,4 @@ class JobMachine:
         if self.programs is not None:
             self.programs.restore(data["programs"])
         self._others.restore(data["others"])
-        self._failures[:] = [
-            Failure(**{**item, "cause": Cause(item["cause"])}) for item in data["failures"]
-        ]
-        self._killed = Killed(data["killed"]) if data["killed"] is not None else None
-        self._over_since = data["over_since"]
-
-
-def _failure_dict(failure: Failure) -> dict[str, Any]:
-    return {**vars(failure), "cause": failure.cause.value}
-
-
-def _is_heartbeat(event: i.NodeSaid) -> bool:
-    from yarnps.pslite.wire import is_heartbeat
-
-    return is_heartbeat(event.message)
-
-
-def _programs(config: Config, members: Members, failures: list[Failure]) -> Programs | None:
-    """The programs of a runtime that is not ours."""
-    # Each only where it is wanted: a start waits for every import.
-    if config.block.runtime == "dmlc":
-        from yarnps.am.programs.dmlc import Dmlc
-
-        return Dmlc(config, members, failures)
-    if config.block.runtime == "xgboost":
-        from yarnps.am.programs.xgboost import Xgboost
-
-        return Xgboost(config, members, failures)
-    return None
-
-
-def _plan(role: Role, block: Block) -> RolePlan:
-    """What the members need to know of a role."""
-    retry_memory, ours = block.retry_memory, block.runtime == "native"
-    if ours:
-        joins = "has not called yarnps.connect()"
-    else:
-        joins = "has not joined the others"
-    return RolePlan(
-        instances=role.instances,
-        processes=role.processes,
-        max_restarts=role.max_restarts,
-        allow_failures=role.allow_failures,
-        memory=role.memory,
-        retry_memory=round(role.memory * retry_memory) if retry_memory else None,
-        own_program=ours and (role.name == "server" or not role.script),
-        by_order=not ours,
-        needed=not ours and (role.name == "server" or block.dmlc.restart != "worker"),
-        joins=joins,
-    )
+        self._verdict.restore(data["verdict"])

@@ -127,7 +127,6 @@ class Registration:
 
     accepted: bool
     reason: str = ""
-    resumed: bool = False  # it has been registered before; its processes may run
     decisions: tuple[Decision, ...] = ()
 
 

@@ -40,15 +40,12 @@ class Ending:
         The same again would end the same way: do not spend restarts on it.
     traceback
         Of the role's program.
-    unexplained
-        Nothing but "it failed" is known; the caller may know more.
     """
 
     cause: Cause
     text: str
     certain: bool = False
     traceback: str = ""
-    unexplained: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,6 @@ _MEMORY_USED = re.compile(
     r"([\d.]+ ?[KMGT]?B) of ([\d.]+ ?[KMGT]?B) (physical|virtual) memory used"
 )
 _EXIT_CODE = re.compile(r"(?i)exit ?(?:code|status)\s*(?:is|:)?\s*(-?\d+)")
-_CHANGED = re.compile(r"Resource (\S+) changed on src filesystem")
 
 _Make = Callable[[re.Match[str], str], Ending]
 
@@ -229,7 +225,7 @@ def container_ended(message: str, memory: Memory | None = None, tail: str = "") 
         return _unexplained(memory)
     if "container-launch" in message:
         return Ending(Cause.LAUNCH, f"the container did not start: {first_line(message)}")
-    return Ending(Cause.UNKNOWN, f"the container ended: {first_line(message)}", unexplained=True)
+    return Ending(Cause.UNKNOWN, f"the container ended: {first_line(message)}")
 
 
 def exit_code(message: str) -> int | None:
@@ -244,7 +240,6 @@ def _unexplained(memory: Memory) -> Ending:
     return Ending(
         Cause.EXIT,
         f"the container failed and YARN does not say why ({memory}); its log tells more",
-        unexplained=True,
     )
 
 

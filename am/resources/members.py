@@ -3,7 +3,7 @@
 Inputs (with the time) go in, decisions come out. All but `heard`, `agent_gone` and `due` are
 durable: a second `Members` that is fed the same inputs makes the same decisions and has the same
 `snapshot`. So that a journal need not hold every tick, time acts in two steps: `due` says which
-limits have run out, `expire` (the input to journal) acts on one of them; `tick` is both.
+limits have run out, `expire` (the input to journal) acts on one of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from yarnps.am.resources.deaths import Deaths
 from yarnps.am.resources.decisions import (
     Decision,
     Expiry,
-    Incarnation,
     Registration,
     Release,
     RolePlan,
@@ -90,16 +89,11 @@ class Members:
             rank.up_by = now + self.settings.limits.start_timeout
         return [self._requests.ask(rank) for rank in self._ranks.values()]
 
-    def finished(self, role: str, rank: int, now: float) -> list[Decision]:
+    def finished(self, role: str, rank: int) -> None:
         """A rank's program is through with its work; its end is no death any more."""
         member = self._ranks[role, rank]
         if not member.ended:
             member.end("finished")
-        return []
-
-    def give_up(self, role: str, rank: int, cause: Cause, text: str) -> list[Decision]:
-        """Leave a rank out, by order of the shell."""
-        return self._lives.give_up(self._ranks[role, rank], Ending(cause, text))
 
     def start_over(self, role: str, rank: int, text: str, now: float) -> list[Decision]:
         """A rank has died: end all others' programs and start them again, for free.
@@ -223,10 +217,7 @@ class Members:
         vitals.connected = vitals.registered = True
         vitals.registered_at = now
         vitals.hear(now)
-        resumed = rank.phase not in ("asked", "granted")
-        return Registration(
-            True, resumed=resumed, decisions=tuple(self._lives.welcome(rank, reg, now))
-        )
+        return Registration(True, decisions=tuple(self._lives.welcome(rank, reg, now)))
 
     def heard(self, container: str, now: float, heartbeat: pb.Heartbeat | None = None) -> None:
         """Something came from an agent. Not for the journal."""
@@ -249,28 +240,24 @@ class Members:
             return []
         return self._lives.started(rank, started.incarnation, now)
 
-    def said_hello(self, container: str, process: int, now: float) -> list[Decision]:
+    def said_hello(self, container: str, process: int) -> None:
         """A process has said hello (RoleHello): only now its rank counts as up."""
         rank = self._requests.rank_of(container)
         state = rank.processes.get(process) if rank else None
         if rank is None or state is None or not state.alive:
-            return []
+            return
         state.said_hello = True
         self._deaths.said_hello(rank.role)
         if rank.up:
             rank.ever_up, rank.up_by, rank.note = True, None, ""
-        return []
 
-    def role_failed(
-        self, container: str, process: int, failed: pb.RoleFailed, now: float
-    ) -> list[Decision]:
+    def role_failed(self, container: str, process: int, failed: pb.RoleFailed) -> None:
         """A role's program reports an exception; its exit follows."""
         rank = self._requests.rank_of(container)
         state = rank.processes.get(process) if rank else None
         if state is not None:
             state.error, state.traceback = failed.error, failed.traceback
             state.user_error = failed.user_error
-        return []
 
     def role_exited(
         self,
@@ -339,20 +326,12 @@ class Members:
             return self._lives.not_up(rank, now) if rank.up_by is not None else []
         return self._lives.lose(rank, roster.expired(expiry.kind, rank, self.settings.limits), now)
 
-    def tick(self, now: float, responsive: bool = True) -> list[Decision]:
-        """`due` and `expire` in one, for who keeps no journal."""
-        return [d for expiry in self.due(now, responsive) for d in self.expire(expiry, now)]
-
     # ------------------------------------------------------------ what it knows
 
     @property
     def all_up_once(self) -> bool:
         """Whether every rank has been up, or has ended."""
         return all(rank.ever_up or rank.ended for rank in self._ranks.values())
-
-    def left(self, role: str) -> list[int]:
-        """The ranks of a role that have not given up."""
-        return [r.rank for r in self._ranks.values() if r.role == role and r.phase != "failed"]
 
     def missing(self) -> list[str]:
         """Who is not up and why, for people."""
@@ -372,10 +351,6 @@ class Members:
         """Percent of one core that a rank's processes used at the last heartbeat; not durable."""
         vitals = self._vitals.get(self._ranks[role, rank].container)
         return vitals.cpu_percent if vitals else None
-
-    def incarnations(self, role: str) -> list[Incarnation]:
-        """The live incarnations of a role, by rank and process."""
-        return [i for rank in self._ranks.values() if rank.role == role for i in rank.alive]
 
     def processes(self, now: float) -> list[Process]:
         """One row per rank for the status document; the training side fills in the rest."""

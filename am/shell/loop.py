@@ -20,6 +20,7 @@ from yarnps.am import inputs as i
 from yarnps.am.actions import Action, End, Log, Refuse, Tell
 from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
+from yarnps.am.durable import durable
 from yarnps.am.job import JobMachine
 from yarnps.am.resources.outcome import diagnostics
 from yarnps.am.shell import chores, view
@@ -141,7 +142,7 @@ class Shell:
         count = 0
         for record in replay(self._journal_path):
             if "snapshot" in record:
-                self.machine.restore(record["snapshot"], time.time())
+                self.machine.restore(record["snapshot"])
                 continue
             event = i.decode(record["event"])
             if isinstance(event, i.Started):
@@ -239,7 +240,7 @@ class Shell:
         """Hand an event to the machine, keep it, and do what follows."""
         now = time.time()
         actions = self.machine.handle(event, now)
-        if self._journal is not None and JobMachine.durable(event, actions):
+        if self._journal is not None and durable(event, actions):
             # Nodes that come to a barrier come all at once: one write for all of them.
             soon = isinstance(event, i.NodeSaid) and not actions
             self._journal.append(i.record(event, now), soon=soon)
@@ -360,7 +361,7 @@ class Shell:
         if message.WhichOneof("kind") == "heartbeat":
             self.machine.members.heard(container, now, message.heartbeat)
             # An agent that hears nothing for long takes this process for gone.
-            answer = pb.HeartbeatPeriod(seconds=self.machine.heartbeat_s)
+            answer = pb.HeartbeatPeriod(seconds=self.config.heartbeat_s)
             link.send(pb.ToAgent(period=answer))
             return
         self.machine.members.heard(container, now)

@@ -1,4 +1,4 @@
-"""What a new role process is told: its job, who serves which shard, and what to load."""
+"""What agents are told first, and new role processes: their job, the routes, what to load."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from yarnps.protocol import control_pb2 as pb
 # By default a batch's arrays would be given back and asked for again with every batch, and the
 # system clears each page anew: up to half of a worker's time.
 _KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": 32 << 20, "MALLOC_TRIM_THRESHOLD_": 64 << 20}
+
+# How often an agent starts a process again by itself.
+RESTARTS_PER_MINUTE = 3
+
+
+def welcome_message(config: Config) -> pb.Welcome:
+    """The answer to an agent's registration."""
+    return pb.Welcome(
+        heartbeat_s=config.heartbeat_s,
+        am_silence_s=config.block.am_silence,
+        restarts_per_minute=RESTARTS_PER_MINUTE,
+        attempt=config.attempt,
+    )
 
 
 def begin_message(

@@ -234,15 +234,6 @@ class Ledger(LedgerState):
         ]
         return [(worker, heard) for heard, worker in sorted(late)]
 
-    def holders(self) -> dict[int, list[int]]:
-        """Which splits each incarnation holds: whom the phase waits for."""
-        splits = self._sets[self.phase].splits if self.phase else ()
-        return {
-            worker: [splits[i].id for i in holder.splits]
-            for worker, holder in sorted(self._workers.items())
-            if holder.splits
-        }
-
     def restore_cut(self, data: Mapping[str, Any]) -> list[Revoked]:
         """Go back to a cut's snapshot: when a server's state is lost, or in a new attempt.
 

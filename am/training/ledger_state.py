@@ -118,11 +118,6 @@ class LedgerState:
         return sum(self._rows_of_epoch)
 
     @property
-    def rows_of_epochs(self) -> tuple[int, ...]:
-        """The same for each epoch that has begun."""
-        return tuple(self._rows_of_epoch)
-
-    @property
     def bytes(self) -> int:
         """Bytes of input done, over all epochs and phases."""
         train, test = self._sets["train"].weight, self._sets["test"].weight

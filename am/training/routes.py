@@ -81,10 +81,6 @@ class Routes:
         """Rank -> incarnation of the servers that are up."""
         return {r: s.incarnation for r, s in enumerate(self._servers) if s.address}
 
-    def shards_of(self, rank: int) -> list[int]:
-        """The shards that a rank owns."""
-        return [shard for shard, owner in enumerate(self._owner) if owner == rank]
-
     def routes(self) -> pb.Routes:
         """The table as it is sent to workers and servers."""
         return pb.Routes(

@@ -23,6 +23,7 @@ from yarnps.am import inputs as i
 from yarnps.am.actions import Action, Ask, DeleteCuts, GiveBack, Log, Publish, Tell, WriteManifest
 from yarnps.am.clusters.base import ContainerInfo
 from yarnps.am.config import Config
+from yarnps.am.durable import durable
 from yarnps.am.job import JobMachine
 from yarnps.protocol import control_pb2 as pb
 
@@ -130,7 +131,7 @@ class World:
 
     def feed(self, event: i.Input) -> list[Action]:
         actions = self.machine.handle(event, self.now)
-        if JobMachine.durable(event, actions):
+        if durable(event, actions):
             record = {"now": self.now, "event": i.encode(event)}
             self.journal.append(json.dumps(record))
             if self.chance(0.01):
@@ -260,7 +261,7 @@ class World:
         for line in self.journal:
             record = json.loads(line)
             if "snapshot" in record:
-                self.machine.restore(record["snapshot"], self.now)
+                self.machine.restore(record["snapshot"])
                 continue
             event = i.decode(record["event"])
             if isinstance(event, i.Started):

@@ -12,7 +12,7 @@ from test_job_simulated import config
 
 from yarnps.am import inputs as i
 from yarnps.am.actions import Log
-from yarnps.am.job import JobMachine
+from yarnps.am.durable import durable
 from yarnps.am.training.plan import Cut, Export
 from yarnps.protocol import control_pb2 as pb
 
@@ -155,9 +155,9 @@ def test_a_program_that_fails_for_good(tmp_path: Path) -> None:
 def test_a_tick_that_begins_something_is_journalled() -> None:
     """A phase that begins while no worker is there tells nobody, and must be replayed."""
     log: list[Log] = [Log("epoch", "epoch 2 of 3: training begins")]
-    assert JobMachine.durable(i.Ticked(), list(log))
-    assert not JobMachine.durable(i.Ticked(), [])
-    assert not JobMachine.durable(i.AgentWent("worker_1"), list(log))
+    assert durable(i.Ticked(), list(log))
+    assert not durable(i.Ticked(), [])
+    assert not durable(i.AgentWent("worker_1"), list(log))
 
 
 def test_a_first_push_that_is_said_again_is_logged_once(world: World) -> None:

@@ -21,6 +21,7 @@ from yarnps.am import inputs as i
 from yarnps.am.actions import Action, Ask, ClosePort, GiveBack, Log, OpenPort, SendNode, Tell
 from yarnps.am.clusters.base import ContainerInfo
 from yarnps.am.config import Config
+from yarnps.am.durable import durable
 from yarnps.am.job import JobMachine
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.identity import incarnation
@@ -299,7 +300,7 @@ class World:
 
     def feed(self, event: i.Input) -> None:
         actions = self.machine.handle(event, self.now)
-        if JobMachine.durable(event, actions):
+        if durable(event, actions):
             self.journal.append(i.record(event, self.now).decode())
         for action in actions:
             self.do(action)
@@ -405,7 +406,7 @@ class World:
         assert self.machine.snapshot() == before.snapshot(), "the replayed job is another one"
         taken = json.loads(json.dumps(before.snapshot()))
         self.machine = JobMachine(self.config, self.now)
-        self.machine.restore(taken, self.now)
+        self.machine.restore(taken)
         self.am_alive = True
         assert self.machine.programs is not None
         known = {seat: here.port for seat, here in self.machine.programs.open_ports()}

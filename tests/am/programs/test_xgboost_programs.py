@@ -13,6 +13,7 @@ from yarnps.am import inputs as i
 from yarnps.am.actions import Action, Ask, GiveBack, Log, StartTracker, StopTracker, Tell
 from yarnps.am.clusters.base import ContainerInfo
 from yarnps.am.config import Config
+from yarnps.am.durable import durable
 from yarnps.am.job import JobMachine
 from yarnps.am.programs.xgboost import GIVEN_UP_S
 from yarnps.protocol import control_pb2 as pb
@@ -44,7 +45,7 @@ class World:
 
     def feed(self, event: i.Input) -> None:
         actions = self.machine.handle(event, self.now)
-        if JobMachine.durable(event, actions):
+        if durable(event, actions):
             self.journal.append(json.loads(json.dumps([self.now, i.encode(event)])))
         self.done += actions
         for action in actions:
@@ -211,7 +212,7 @@ def test_a_restarted_application_master_knows_its_tracker(world: World) -> None:
         again.handle(i.decode(event), now)
     assert again.snapshot() == world.machine.snapshot()
     restored = JobMachine(world.config, world.now)
-    restored.restore(json.loads(json.dumps(again.snapshot())), world.now)
+    restored.restore(json.loads(json.dumps(again.snapshot())))
     assert restored.snapshot() == again.snapshot()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +89,7 @@ class World:
         """One durable input."""
         self.journal.append((name, args))
         result = getattr(self.members, name)(*args)
-        decisions = result.decisions if isinstance(result, Registration) else result
+        decisions = decisions_of(result)
         for decision in decisions:
             self.decided.append(decision)
             self.carry_out(decision)
@@ -128,16 +129,22 @@ class World:
                 self.gave_up[who] = decision
 
     def check(self) -> None:
+        ranks = self.members.snapshot()["ranks"]
+        alive: dict[str, set[Incarnation]] = {role: set() for role in self.plans}
+        for rank in ranks:
+            alive[rank["role"]] |= {
+                Incarnation(rank["container"], process, state["start"], state["id"])
+                for process, state in rank["processes"].items()
+                if state["alive"]
+            }
         for role, plan in self.plans.items():
-            assert {i for i, who in self.live.items() if who[0] == role} == set(
-                self.members.incarnations(role)
-            )
-            for rank in range(plan.instances):
-                spent = self.charged.get((role, rank), 0)
+            assert {i for i, who in self.live.items() if who[0] == role} == alive[role]
+            for number in range(plan.instances):
+                spent = self.charged.get((role, number), 0)
                 if plan.max_restarts >= 0:
                     assert spent <= plan.max_restarts + 1
-                    assert spent <= plan.max_restarts or (role, rank) in self.gave_up
-        for rank in self.members.snapshot()["ranks"]:
+                    assert spent <= plan.max_restarts or (role, number) in self.gave_up
+        for rank in ranks:
             # Never a hang: through, up, or with a limit by which something happens.
             waits = rank["up_by"] is not None or rank["phase"] == "running"
             assert waits or rank["phase"] in ("finished", "failed", "stopped"), rank
@@ -208,7 +215,7 @@ class World:
     def on_hello(self, what: tuple[str, pb.Incarnation]) -> None:
         box = self.boxes[what[0]]
         if box.connected and box.running.get(what[1].process) == what[1]:
-            self.feed("said_hello", box.id, what[1].process, self.now)
+            self.feed("said_hello", box.id, what[1].process)
 
     def on_restart(self, what: tuple[str, int]) -> None:
         box = self.boxes[what[0]]
@@ -310,6 +317,11 @@ class World:
                 fresh = Members(self.plans, SETTINGS)
                 fresh.restore(json.loads(text))
             result = getattr(fresh, name)(*args)
-            decided += result.decisions if isinstance(result, Registration) else result
+            decided += decisions_of(result)
         assert decided == self.decided
         return fresh
+
+
+def decisions_of(result: Any) -> Sequence[Decision]:
+    """What an input has led to; some lead to nothing at once."""
+    return result.decisions if isinstance(result, Registration) else result or ()

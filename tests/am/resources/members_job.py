@@ -82,7 +82,7 @@ class Job:
         return self.members.role_started(container, started, self.now)
 
     def hello(self, container: str, process: int = 0) -> None:
-        assert self.members.said_hello(container, process, self.now) == []
+        self.members.said_hello(container, process)
 
     def exits(
         self,
@@ -117,7 +117,8 @@ class Job:
         out: list[Decision] = []
         for _ in range(seconds):
             self.now += 1.0
-            out += self.members.tick(self.now, responsive)
+            for expiry in self.members.due(self.now, responsive):
+                out += self.members.expire(expiry, self.now)
         return out
 
     def state(self, rank: int = 0) -> str:

@@ -6,11 +6,10 @@ import dataclasses
 from typing import Any
 
 import pytest
-from members_job import GIB, Job, kinds, only, running
+from members_job import GIB, Job, only, running
 
 from yarnps.am.resources.decisions import (
     Died,
-    GaveUp,
     Limits,
     Note,
     Release,
@@ -45,7 +44,6 @@ def test_the_life_of_a_rank() -> None:
     )
     answer = job.register(request, "c")
     assert answer.accepted
-    assert not answer.resumed
     assert answer.decisions == (StartProcess("c", "worker", 0, 1),)
     up = only(Up, job.started("c"))
     assert (up.node, up.address, up.incarnation.container) == ("n1", "10.0.0.1", "c")
@@ -117,7 +115,8 @@ def test_several_processes_in_one_container() -> None:
     assert job.members.all_up_once
     died = only(Died, job.exits("s", -9, restarting=True))
     assert [i.process for i in died.incarnations] == [0]
-    assert [i.process for i in job.members.incarnations("server")] == [1]
+    (rank,) = job.members.snapshot()["ranks"]
+    assert [p for p, state in rank["processes"].items() if state["alive"]] == [1]
 
 
 # ---------------------------------------------------------------- registrations that are refused
@@ -164,14 +163,6 @@ def test_an_older_container_that_registers_late_is_refused_and_released() -> Non
 
 
 # ---------------------------------------------------------------- the job
-
-
-def test_giving_up_by_order() -> None:
-    job = running()
-    out = job.members.give_up("worker", 0, Cause.DATA, "too many bad records")
-    assert kinds(out) == ["Died", "Release", "GaveUp"]
-    assert only(GaveUp, out).cause is Cause.DATA
-    assert job.members.give_up("worker", 0, Cause.DATA, "again") == []
 
 
 def test_ten_thousand_ranks_are_no_burden() -> None:

@@ -59,7 +59,6 @@ def test_the_budget_of_a_rank_in_place() -> None:
     row = job.members.processes(job.now)[0]
     assert (row.container, row.node) == ("c", "n1")
     assert job.wait(100) == []
-    assert job.members.left("worker") == []
 
 
 @pytest.mark.parametrize(
@@ -216,11 +215,11 @@ TRACEBACK = "Traceback (most recent call last):\n  …\nKeyError: 'x'"
 def test_an_exception_of_the_program_costs_and_is_shown_in_the_end() -> None:
     job = running(RolePlan(1, max_restarts=1))
     failed = pb.RoleFailed(error="KeyError: 'x'", traceback=TRACEBACK)
-    job.members.role_failed("c", 0, failed, job.now)
+    job.members.role_failed("c", 0, failed)
     died = only(Died, job.exits("c", 1, restarting=True))
     assert (died.cause, died.traceback) == (Cause.SCRIPT, TRACEBACK)
     job.started("c", 1)
-    job.members.role_failed("c", 0, failed, job.now)
+    job.members.role_failed("c", 0, failed)
     gave_up = only(GaveUp, job.exits("c", 1, 1, restarting=True))
     assert (gave_up.cause, gave_up.traceback) == (Cause.SCRIPT, TRACEBACK)
 
@@ -228,7 +227,7 @@ def test_an_exception_of_the_program_costs_and_is_shown_in_the_end() -> None:
 def test_an_exception_whose_exit_was_not_heard_is_the_container_s_cause() -> None:
     job = running()
     failed = pb.RoleFailed(error="KeyError: 'x'", traceback=TRACEBACK)
-    job.members.role_failed("c", 0, failed, job.now)
+    job.members.role_failed("c", 0, failed)
     died = only(Died, job.end("c"))
     assert (died.cause, died.traceback) == (Cause.SCRIPT, TRACEBACK)
 
@@ -236,7 +235,7 @@ def test_an_exception_whose_exit_was_not_heard_is_the_container_s_cause() -> Non
 def test_a_user_s_mistake_is_not_tried_again() -> None:
     job = running()
     failed = pb.RoleFailed(error="DataError: a.libsvm:7: bad", traceback="", user_error=True)
-    job.members.role_failed("c", 0, failed, job.now)
+    job.members.role_failed("c", 0, failed)
     out = job.exits("c", 1, restarting=True)
     assert kinds(out) == ["Died", "Release", "GaveUp"]
     assert only(GaveUp, out).cause is Cause.DATA
@@ -248,7 +247,7 @@ def test_a_user_s_mistake_is_not_tried_again() -> None:
 
 def test_a_finished_worker_s_exit_is_no_death() -> None:
     job = running()
-    assert job.members.finished("worker", 0, job.now) == []
+    job.members.finished("worker", 0)
     out = job.exits("c", 0)
     release = only(Release, out)
     assert kinds(out) == ["Release"]
@@ -256,7 +255,6 @@ def test_a_finished_worker_s_exit_is_no_death() -> None:
     assert job.state() == "finished"
     assert job.end("c") == []
     assert job.wait(1000) == []
-    assert job.members.left("worker") == [0]
 
 
 def test_exit_0_when_all_input_is_done_is_well() -> None:

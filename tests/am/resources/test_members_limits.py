@@ -44,7 +44,6 @@ def test_a_broken_stream_is_no_death() -> None:
     assert "not heard of for 59 s" in job.note()
     answer = job.register(job.requests[0], "c", (incarnation("c"),))
     assert answer.accepted
-    assert answer.resumed
     assert answer.decisions == ()
     assert job.state() == "running"
     assert job.wait(59) == []
@@ -66,7 +65,7 @@ def test_silence_counts_only_while_the_am_was_responsive() -> None:
     assert job.wait(200, responsive=False) == []
     # One gap of an hour between two ticks says nothing about containers either.
     job.now += 3600.0
-    assert job.members.tick(job.now) == []
+    assert job.members.due(job.now) == []
     assert job.wait(54) == []
     assert only(Died, job.wait(1)).cause is Cause.SILENT
 

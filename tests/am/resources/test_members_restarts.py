@@ -28,7 +28,6 @@ def test_after_a_restart_known_containers_go_on() -> None:
     assert job.wait(30) == []
     answer = job.register(job.requests[0], "c", (incarnation("c"),))
     assert answer.accepted
-    assert answer.resumed
     assert answer.decisions == ()
     assert job.state() == "running"
 

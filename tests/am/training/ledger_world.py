@@ -284,7 +284,7 @@ class World:
                     applied = {b for b in server.applied if b[:2] == (epoch, split.id)}
                     assert applied == wanted or split.id in dead, "a batch is missing"
         if not dead:
-            assert ledger.rows_of_epochs == (whole,) * self.epochs
+            assert ledger.snapshot()["rows_of_epoch"] == [whole] * self.epochs
             assert ledger.rows_total == ledger.rows
         sums = ledger.sums["loss"].tolist()
         assert sums == [0.1 * 0 + 0.1 * 1 + 0.1 * 2 + 0.1 * 3 + 0.1 * 4, 7.5]
