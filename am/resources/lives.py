@@ -16,7 +16,8 @@ from yarnps.am.resources.decisions import (
     Up,
 )
 from yarnps.am.resources.decode import Ending
-from yarnps.am.resources.ranks import ProcessState, Rank, Vitals
+from yarnps.am.resources.hearing import Hearing
+from yarnps.am.resources.ranks import ProcessState, Rank
 from yarnps.am.resources.requests import Requests
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
@@ -32,20 +33,20 @@ class Lives:
         ranks: Mapping[tuple[str, int], Rank],
         requests: Requests,
         deaths: Deaths,
-        vitals: dict[str, Vitals],
+        hearing: Hearing,
     ) -> None:
         self._plans = plans
         self._limits = limits
         self._ranks = ranks
         self._requests = requests
         self._deaths = deaths
-        self._vitals = vitals
+        self._hearing = hearing
 
     def let_go(
         self, rank: Rank, cause: Cause, text: str, *, polite: bool = False
     ) -> list[Decision]:
         """Release a rank's container, if it has one."""
-        self._vitals.pop(rank.container, None)
+        self._hearing.drop(rank.container)
         return self._requests.let_go(rank, cause, text, polite=polite)
 
     # ------------------------------------------------------------ starts
@@ -107,7 +108,7 @@ class Lives:
             roster.death(rank, rank.alive, ending, in_place=False, charged=charged)
         ]
         if ended:
-            self._vitals.pop(rank.container, None)
+            self._hearing.drop(rank.container)
             self._requests.ended(rank)
         else:
             out += self.let_go(rank, ending.cause, ending.text)

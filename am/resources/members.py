@@ -25,15 +25,13 @@ from yarnps.am.resources.decisions import (
     Work,
 )
 from yarnps.am.resources.decode import Ending, Memory
+from yarnps.am.resources.hearing import Hearing
 from yarnps.am.resources.lives import Lives
-from yarnps.am.resources.ranks import Rank, Vitals
+from yarnps.am.resources.ranks import Rank
 from yarnps.am.resources.requests import Requests
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Process
-
-# A longer gap between two ticks is the ApplicationMaster's own and not held against containers.
-LONGEST_TICK_S = 5.0
 
 # Who dies so often in a row under an ApplicationMaster that orders its starts gets a new container.
 AGAIN_IN_PLACE = 3
@@ -73,10 +71,9 @@ class Members:
             for rank in range(plan.instances)
         }
         self._closing = False
-        self._vitals: dict[str, Vitals] = {}
-        self._ticked: float | None = None
+        self._hearing = Hearing()
         self._lives = Lives(
-            self.plans, settings.limits, self._ranks, self._requests, self._deaths, self._vitals
+            self.plans, settings.limits, self._ranks, self._requests, self._deaths, self._hearing
         )
 
     # ------------------------------------------------------------ inputs: the job
@@ -84,7 +81,7 @@ class Members:
     def start(self, now: float, nodes: int = 0) -> list[Decision]:
         """Ask for every rank's container. `nodes`: how many the cluster has."""
         self._deaths.nodes.node_count = nodes
-        self._ticked = now
+        self._hearing.pass_time(now, responsive=True)
         for rank in self._ranks.values():
             rank.up_by = now + self.settings.limits.start_timeout
         return [self._requests.ask(rank) for rank in self._ranks.values()]
@@ -178,8 +175,7 @@ class Members:
         Containers that we do not know are released, those that are gone count as ended, requests
         without an answer are made again. Agents have a whole limit to come back.
         """
-        self._vitals.clear()
-        self._ticked = None
+        self._hearing.forget()
         self._requests.forget_answers()
         unanswered = [r for r in self._ranks.values() if r.phase == "asked" and not r.container]
         held = [rank for rank in self._ranks.values() if rank.container]
@@ -213,24 +209,18 @@ class Members:
         rank.address, rank.node = reg.address, rank.node or reg.host
         rank.am_host = reg.am_host
         self._deaths.registered(rank.node)
-        vitals = self._vitals.setdefault(rank.container, Vitals())
-        vitals.connected = vitals.registered = True
-        vitals.registered_at = now
-        vitals.hear(now)
+        self._hearing.registered(rank.container, now)
         return Registration(True, decisions=tuple(self._lives.welcome(rank, reg, now)))
 
     def heard(self, container: str, now: float, heartbeat: pb.Heartbeat | None = None) -> None:
         """Something came from an agent. Not for the journal."""
-        vitals = self._vitals.get(container)
-        if vitals is not None:
-            vitals.hear(now, heartbeat)
+        self._hearing.heard(container, now, heartbeat)
 
     def agent_gone(self, container: str, now: float) -> list[Decision]:
         """An agent's stream broke. Not a death yet. Not for the journal."""
-        rank, vitals = self._requests.rank_of(container), self._vitals.get(container)
-        if rank is None or vitals is None or not vitals.connected or rank.ended:
+        rank = self._requests.rank_of(container)
+        if rank is None or rank.ended or not self._hearing.broke(container):
             return []
-        vitals.connected = False
         return [roster.note(rank, f"lost its agent on {rank.node}; waiting for it or its end")]
 
     def role_started(self, container: str, started: pb.RoleStarted, now: float) -> list[Decision]:
@@ -302,18 +292,13 @@ class Members:
 
     def due(self, now: float, responsive: bool = True) -> list[Expiry]:
         """The limits that have run out. Counts silence, but only for responsive time."""
-        passed = 0.0 if self._ticked is None else min(now - self._ticked, LONGEST_TICK_S)
-        self._ticked = now
+        ranks = self._ranks.values()
+        granted = [r.container for r in ranks if r.container and r.phase != "asked"]
+        self._hearing.pass_time(now, granted, responsive=responsive)
         if self._closing:
             return []
-        for rank in self._ranks.values():
-            if rank.container and rank.phase != "asked":
-                vitals = self._vitals.setdefault(rank.container, Vitals())
-                vitals.silent_s += max(0.0, passed) if responsive else 0.0
-        limits = self.settings.limits
-        return roster.overdue(
-            self._ranks.values(), self.plans, self._vitals, now, limits, self._deaths.has_files
-        )
+        limits, has_files = self.settings.limits, self._deaths.has_files
+        return roster.overdue(ranks, self.plans, self._hearing.of, now, limits, has_files)
 
     def expire(self, expiry: Expiry, now: float) -> list[Decision]:
         """Act on a limit that has run out, if it still means the same container."""
@@ -344,18 +329,18 @@ class Members:
 
     def peak_of(self, container: str) -> int | None:
         """The most memory that a container has been seen to use; not durable."""
-        vitals = self._vitals.get(container)
+        vitals = self._hearing.of(container)
         return vitals.memory_peak if vitals else None
 
     def cpu_of(self, role: str, rank: int) -> float | None:
         """Percent of one core that a rank's processes used at the last heartbeat; not durable."""
-        vitals = self._vitals.get(self._ranks[role, rank].container)
+        vitals = self._hearing.of(self._ranks[role, rank].container)
         return vitals.cpu_percent if vitals else None
 
     def processes(self, now: float) -> list[Process]:
         """One row per rank for the status document; the training side fills in the rest."""
         return [
-            roster.row(rank, self._vitals.get(rank.container), self._memory_limit(rank), now)
+            roster.row(rank, self._hearing.of(rank.container), self._memory_limit(rank), now)
             for rank in self._ranks.values()
         ]
 
@@ -376,8 +361,7 @@ class Members:
         self._requests.restore(data["requests"], ranks)
         self._deaths.restore(data["deaths"])
         self._closing = data["closing"]
-        self._vitals.clear()
-        self._ticked = None
+        self._hearing.forget()
 
     def is_finished(self, role: str, rank: int) -> bool:
         """Whether a rank's program is through."""
@@ -400,7 +384,7 @@ class Members:
         self, rank: Rank, info: ContainerInfo, memory: Memory, tail: str, now: float
     ) -> list[Decision]:
         if rank.ended:
-            self._vitals.pop(rank.container, None)
+            self._hearing.drop(rank.container)
             self._requests.ended(rank)
             return []
         ending = decode.container_ended(info.exit_message, memory, tail)

@@ -1,8 +1,6 @@
-"""What `Members` knows of each rank. Two kinds of memory, kept apart on purpose.
+"""What `Members` knows of each rank. Durable: it changes with journalled inputs only.
 
-`Rank` is durable: it changes with journalled inputs only, and goes into snapshots. `Vitals` is what
-heartbeats and the clock say about a container right now; a restarted ApplicationMaster begins it
-afresh, so that time in which nobody listened is not held against anyone.
+What heartbeats and the clock say is kept apart on purpose: see `yarnps.am.resources.hearing`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from typing import Any
 
 from yarnps.am.resources.budget import Budget
 from yarnps.am.resources.decisions import Incarnation
-from yarnps.protocol import control_pb2 as pb
 
 # Phases of a rank. `waiting`: for its back-off; `asked`: for a grant; `granted`: for its agent;
 # `starting`: for its processes' first start; `running`; `restarting`: the agent does it in place;
@@ -121,29 +118,3 @@ class Rank:
         data = dict(data)
         processes = {int(p): ProcessState(**state) for p, state in data.pop("processes").items()}
         return cls(**{**data, "budget": Budget(**data["budget"]), "processes": processes})
-
-
-@dataclass
-class Vitals:
-    """A container as heard."""
-
-    connected: bool = False
-    registered: bool = False
-    silent_s: float = 0.0  # counted while the ApplicationMaster was responsive
-    last_heard: float | None = None
-    registered_at: float = 0.0  # the last time
-    cpu_percent: float | None = None
-    memory: int | None = None
-    memory_peak: int | None = None
-
-    def hear(self, now: float, heartbeat: pb.Heartbeat | None = None) -> None:
-        """Something has come from its agent."""
-        self.silent_s = 0.0
-        self.last_heard = now
-        if heartbeat is None or not heartbeat.usage:
-            return
-        self.cpu_percent = sum(usage.cpu_percent for usage in heartbeat.usage)
-        self.memory = sum(usage.memory_bytes for usage in heartbeat.usage)
-        # The processes' peaks need not have been at one time: an upper bound.
-        peak = sum(usage.memory_peak_bytes for usage in heartbeat.usage)
-        self.memory_peak = max(peak, self.memory, self.memory_peak or 0)

@@ -17,7 +17,8 @@ from yarnps.am.resources.decisions import (
     Work,
 )
 from yarnps.am.resources.decode import Ending, Memory
-from yarnps.am.resources.ranks import WITH_AGENT, ProcessState, Rank, Vitals
+from yarnps.am.resources.hearing import Vitals
+from yarnps.am.resources.ranks import WITH_AGENT, ProcessState, Rank
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Process
@@ -78,7 +79,7 @@ def exit_of(
 def overdue(
     ranks: Collection[Rank],
     plans: Mapping[str, RolePlan],
-    vitals: Mapping[str, Vitals],
+    vitals_of: Callable[[str], Vitals | None],
     now: float,
     limits: Limits,
     has_files: Callable[[str], bool],
@@ -86,11 +87,11 @@ def overdue(
     """The limits that have run out, at most one per rank."""
     kinds = {
         rank.name: _overdue(
-            rank, plans[rank.role], vitals.get(rank.container), now, limits, has_files
+            rank, plans[rank.role], vitals_of(rank.container), now, limits, has_files
         )
         for rank in ranks
     }
-    registered = [(r.node, v) for r in ranks if (v := vitals.get(r.container)) and v.registered]
+    registered = [(r.node, v) for r in ranks if (v := vitals_of(r.container)) and v.registered]
     silent = Counter(node for node, v in registered if v.silent_s >= limits.silence / 2)
     heard = {node for node, v in registered if v.silent_s < limits.silence / 2}
     out = []
