@@ -10,7 +10,7 @@ import pytest
 from engine_values import JOB, SHARDS, TOKEN, sparse
 
 from yarnps.protocol import wire
-from yarnps.protocol.wire import NO_CLOCK, Header, Op
+from yarnps.protocol.wire import NO_CLOCK, Flag, Header, Op
 from yarnps.server.clocks import Clocks
 from yarnps.server.service import Reply, Service
 from yarnps.server.store import Store
@@ -28,6 +28,7 @@ class Worker:
         self.clock: int | None = None
         self.lowest: list[int] = []  # what the servers have answered to joining
         self.waits_for = 0  # answers
+        self.computes = False  # while the pulls of its next batch are under way
 
 
 class Asked(NamedTuple):
@@ -73,7 +74,7 @@ class Schedule:
         for server in self.servers:
             self.answered(server.set_members(list(self.workers), []))
 
-    def say(self, worker: Worker, op: Op, clock: int) -> None:
+    def say(self, worker: Worker, op: Op, clock: int, flags: int = 0) -> None:
         """To every server; each hears it in its own time."""
         for index in range(SERVERS):
             number = len(self.asked) + 1
@@ -85,6 +86,7 @@ class Schedule:
                 generation=1,
                 table=wire.table_id(SPEC.name),
                 clock=clock,
+                flags=flags,
             )
             self.asked[number] = Asked(worker, header)
             self.lanes[worker.number, index].append(header)
@@ -137,7 +139,7 @@ class Schedule:
             if header.op == Op.JOIN and header.clock == NO_CLOCK:
                 self.joins(worker, answer.clock)
             elif header.op == Op.PULL:
-                self.pulled(worker)
+                self.pulled(worker, header.clock)
 
     def joins(self, worker: Worker, lowest: int) -> None:
         worker.lowest.append(lowest)
@@ -146,11 +148,11 @@ class Schedule:
             worker.clock = max(worker.lowest)
             self.say(worker, Op.JOIN, worker.clock)
 
-    def pulled(self, worker: Worker) -> None:
+    def pulled(self, worker: Worker, clock: int) -> None:
         assert worker.clock is not None
         self.pulls += 1
         members = [w.clock for w in self.workers.values() if w.clock is not None]
-        self.worst = max(self.worst, worker.clock - min(members))
+        self.worst = max(self.worst, clock - min(members))
         worker.waits_for -= 1
         if not worker.waits_for:  # computed, pushed, acknowledged
             worker.clock += 1
@@ -164,6 +166,56 @@ class Schedule:
         self.deaths += 1
         self.publish()
         self.start(10 + self.deaths)
+
+
+class EarlySchedule(Schedule):
+    """Workers pull for their next batch while they compute, and say so if they are `honest`."""
+
+    honest = True
+
+    def act(self, worker: Worker) -> None:
+        if worker.clock is None:
+            super().act(worker)
+        elif worker.computes:  # computed, pushed, acknowledged
+            worker.computes = False
+            worker.clock += 1
+            self.say(worker, Op.JOIN, worker.clock)
+        elif not worker.waits_for:
+            worker.computes, worker.waits_for = True, SERVERS
+            flags = int(Flag.EARLY) if self.honest else 0
+            self.say(worker, Op.PULL, worker.clock + 1, flags)
+
+    def pulled(self, worker: Worker, clock: int) -> None:
+        worker.waits_for += 1  # its clock moves when it has computed
+        super().pulled(worker, clock)
+        worker.waits_for -= 1
+
+
+class DishonestSchedule(EarlySchedule):
+    """The early pulls look like those of a worker that has got there."""
+
+    honest = False
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 3])
+@pytest.mark.parametrize("seed", range(20))
+def test_early_pulls_do_not_violate_it(seed: int, staleness: int) -> None:
+    schedule = EarlySchedule(seed, staleness)
+    for _ in range(STEPS):
+        schedule.step()
+    assert schedule.worst <= staleness
+    assert schedule.pulls > 200 and schedule.waited > 10 and schedule.deaths > 0
+
+
+def test_early_pulls_that_do_not_say_so_would() -> None:
+    """The control: by their clocks a server takes those for done who are only on their way."""
+    found = []
+    for seed in range(20):
+        schedule = DishonestSchedule(seed, 1)
+        for _ in range(STEPS):
+            schedule.step()
+        found.append(schedule.worst)
+    assert max(found) > 1
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])

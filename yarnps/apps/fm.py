@@ -25,7 +25,7 @@ from yarnps.apps.metrics import binary_sums, squared_sums
 from yarnps.protocol.tables import Adagrad, Ftrl, Normal, Optimizer, Sgd
 
 if TYPE_CHECKING:
-    from yarnps import Batch, Job, SparseTable
+    from yarnps import Batch, Future, Job, SparseTable
     from yarnps.apps._model_folder import ModelFolder
     from yarnps.data import Rows
     from yarnps.spec import FmParams
@@ -103,6 +103,23 @@ def optimizers(params: FmParams) -> tuple[Optimizer, Optimizer]:
     return Ftrl(alpha=rate, beta=params.beta, l1=params.l1), factors
 
 
+class _Pulled(NamedTuple):
+    """Parameters that are on their way."""
+
+    weights: Future
+    factors: Floats
+    inner: Floats  # those of `factors` that are pulled
+    pulled: Future
+    known: Future | None  # which features have been trained on
+
+    def wait(self) -> Parameters:
+        weights = self.weights.wait()
+        self.pulled.wait()
+        if self.known is not None:
+            self.inner[self.known.wait() == 0] = 0
+        return Parameters(weights, self.factors)
+
+
 class _Tables:
     """The model on the servers."""
 
@@ -120,17 +137,18 @@ class _Tables:
             combine="sum",
         )
 
-    def pull(self, keys: Int64s, *, known_only: bool = False) -> Parameters:
-        """Parameters of features; with `known_only`, factors of those never trained on are 0."""
+    def pull(self, keys: Int64s, *, known_only: bool = False) -> _Pulled:
+        """Ask for parameters of features; with `known_only`, factors never trained on are 0."""
         factors = np.zeros((len(keys), self._dim), np.float32)
         inner, rest = factors[self._first :], keys[self._first :]
-        waiting = self._factors.pull(rest, out=inner)
+        pulled = self._factors.pull(rest, out=inner)
         known = self._factors.contains(rest) if known_only else None
-        weights = self._weights.pull(keys).wait()
-        waiting.wait()
-        if known is not None:
-            inner[known.wait() == 0] = 0
-        return Parameters(weights, factors)
+        return _Pulled(self._weights.pull(keys), factors, inner, pulled, known)
+
+    def pull_for(self, batch: Batch) -> _Pulled:
+        """Ask for what a batch needs."""
+        keys, _ = batch.ahead
+        return self.pull(keys, known_only=batch.phase != "train")
 
     def push(self, keys: Int64s, gradients: Gradients) -> None:
         self._weights.push(keys, gradients.weights, distinct=True)
@@ -149,10 +167,10 @@ def train(job: Job) -> None:
     tables = _Tables(job, params, model.first)
     _try(model, tables)
     learn = (_Regression if model.regression else _Classes)(job, model)
-    for batch in job.data(_Evaluation(tables, model), ahead=model.inputs):
+    for batch in job.data(_Evaluation(model), ahead=model.inputs, pull=tables.pull_for):
         with batch:
             keys, entries = batch.ahead
-            parameters = tables.pull(keys)
+            parameters = batch.pulled.wait()
             scores, sums = model.scores(entries, parameters)
             errors = learn.errors(scores, batch)
             tables.push(keys, model.gradients(entries, parameters, sums, errors))
@@ -161,7 +179,7 @@ def train(job: Job) -> None:
 def _try(model: Model, tables: _Tables) -> None:
     """Load what is compiled before work is asked for: with a lease in hand others would wait."""
     keys, entries = model.inputs(some_rows())
-    parameters = tables.pull(keys)
+    parameters = tables.pull(keys).wait()
     scores, sums = model.scores(entries, parameters)
     model.gradients(entries, parameters, sums, scores)
 
@@ -198,15 +216,13 @@ class _Classes:
 class _Evaluation:
     """Metrics of a test batch. With labels of its own: a test set may be labelled otherwise."""
 
-    def __init__(self, tables: _Tables, model: Model) -> None:
-        self._tables = tables
+    def __init__(self, model: Model) -> None:
         self._model = model
         self._labels = Labels(APP)
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[np.float64]]:
-        keys, entries = batch.ahead
-        parameters = self._tables.pull(keys, known_only=True)
-        scores, _ = self._model.scores(entries, parameters)
+        _, entries = batch.ahead
+        scores, _ = self._model.scores(entries, batch.pulled.wait())
         if self._model.regression:
             return squared_sums(self._model.bounded(scores), batch.labels)
         return binary_sums(scores, self._labels.positive(batch.labels, where(batch)))

@@ -24,7 +24,7 @@ from yarnps.apps.metrics import binary_sums
 from yarnps.protocol.tables import Ftrl
 
 if TYPE_CHECKING:
-    from yarnps import Batch, Job, SparseTable
+    from yarnps import Batch, Future, Job, SparseTable
     from yarnps.apps._model_folder import ModelFolder
     from yarnps.data import Rows
     from yarnps.spec import FtrlParams
@@ -72,12 +72,18 @@ def train(job: Job) -> None:
         combine="sum",
     )
     model, labels = Model(params), Labels(APP)
+    _try(model, table)
     progress = Progress(job, "train_logloss")
-    for batch in job.data(_Evaluation(table, model), ahead=model.inputs):
+
+    def pull(batch: Batch) -> Future:
+        keys, _ = batch.ahead
+        return table.pull(keys)
+
+    for batch in job.data(_Evaluation(model), ahead=model.inputs, pull=pull):
         with batch:
             positive = labels.positive(batch.labels, where(batch))
             keys, entries = batch.ahead
-            scores = model.scores(entries, table.pull(keys).wait())
+            scores = model.scores(entries, batch.pulled.wait())
             found = model.gradient(entries, probabilities(scores) - positive, len(keys))
             table.push(keys, found, distinct=True)
             progress.add(log_loss(scores, positive), batch.rows)
@@ -93,15 +99,14 @@ def _try(model: Model, table: SparseTable) -> None:
 class _Evaluation:
     """Metrics of a test batch. With labels of its own: a test set may be labelled otherwise."""
 
-    def __init__(self, table: SparseTable, model: Model) -> None:
-        self._table = table
+    def __init__(self, model: Model) -> None:
         self._model = model
         self._labels = Labels(APP)
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[np.float64]]:
         positive = self._labels.positive(batch.labels, where(batch))
-        keys, entries = batch.ahead
-        scores = self._model.scores(entries, self._table.pull(keys).wait())
+        _, entries = batch.ahead
+        scores = self._model.scores(entries, batch.pulled.wait())
         return binary_sums(scores, positive)
 
 

@@ -22,6 +22,8 @@ class EngineSettings:
         Of a BSP step; None: the job is not BSP.
     pace
         Least seconds for a batch.
+    pull_ahead
+        A batch's pulls may be made while the one before it is in work.
     request_limit
         Seconds after which a request that is not answered fails.
     table_memory
@@ -37,6 +39,7 @@ class EngineSettings:
     epochs: int = 1
     batch_rows: int = 2048
     pace: float = 0.0
+    pull_ahead: bool = True
     audit: bool = False
     request_limit: float = 600.0
     table_memory: float = 0.7
@@ -60,6 +63,7 @@ class EngineSettings:
             epochs=int(train.get("epochs", cls.epochs)),
             batch_rows=int(train.get("batch_rows", cls.batch_rows)),
             pace=float(train.get("pace", cls.pace)),
+            pull_ahead=bool(train.get("pull_ahead", cls.pull_ahead)),
             audit=bool(train.get("audit", cls.audit)),
             request_limit=float(server.get("request_limit", cls.request_limit)),
             table_memory=float(server.get("table_memory", cls.table_memory)),

@@ -77,6 +77,7 @@ class Flag(IntFlag):
     KEEP_KEYS = 8  # the list of keys is to be remembered
     KNOWN_KEYS = 16  # the keys section is the name of a list that was sent before
     STEP = 32  # BSP: split is the part, batch counts along its stream, clock is the step
+    EARLY = 64  # a pull for the batch after the one in work: its clock is not yet the sender's
 
 
 class Code(IntEnum):

@@ -28,7 +28,7 @@ from yarnps.server.store import Results, Store
 log = logging.getLogger(__name__)
 
 # Numbers: an enum's own operations take microseconds.
-_LEASED, _KNOWN_KEYS = int(Flag.LEASED), int(Flag.KNOWN_KEYS)
+_LEASED, _KNOWN_KEYS, _EARLY = int(Flag.LEASED), int(Flag.KNOWN_KEYS), int(Flag.EARLY)
 _LISTED = int(Flag.KEEP_KEYS | Flag.KNOWN_KEYS)
 
 Frames = list[Any]
@@ -181,7 +181,8 @@ class Service:
             if header.flags & Flag.STEP:
                 return self._answer_in_step(peer, message, handler, now)
             if header.clock != wire.NO_CLOCK and header.op != Op.JOIN:
-                self._gate_moved |= self.clocks.advance(header.incarnation, header.clock)
+                if not header.flags & _EARLY:
+                    self._gate_moved |= self.clocks.advance(header.incarnation, header.clock)
                 if header.op in (Op.PULL, Op.PUSH_PULL) and not self.clocks.is_open(header.clock):
                     self._park(peer, message, now)
                     return None

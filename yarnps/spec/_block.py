@@ -86,6 +86,12 @@ class Train(Section):
         description="A worker that holds a part of the input and commits no batch of it for this "
         "long is started again.",
     )
+    pull_ahead: bool = Field(
+        default=True,
+        description="A batch's pulls travel while the batch before it is in work; it does not see "
+        "what that one pushes. With `false` a single worker's training is the same every time. "
+        "Has no meaning with `sync.mode: bsp`.",
+    )
     prepare: bool = Field(
         default=False,
         description="Go through the training input once before the first epoch, for the "

@@ -50,6 +50,8 @@ class Batch:
         self._seed = seed
         self._push_number = 0
         self._entered = False
+        self._pulled: Any = None
+        self.has_pulled = False
         self.begun = 0.0
         self.lease = lease
         self.pushes: list[Call] = []
@@ -119,6 +121,22 @@ class Batch:
         return self._raw.ahead
 
     @property
+    def pulled(self) -> Any:
+        """What the `pull` of `data` has returned for this batch: futures, as a rule."""
+        if not self.has_pulled:
+            self.pull_now()
+        return self._pulled
+
+    def pull_now(self) -> None:
+        """Make the batch's pulls."""
+        self._pulled = self._loop.pulls_of(self)
+        self.has_pulled = True
+
+    def is_of(self, lease: Held, raw: Any) -> bool:
+        """Whether it was made of these rows, read under this lease."""
+        return self.lease is lease and self._raw is raw
+
+    @property
     def rng(self) -> np.random.Generator:
         """Random numbers that follow from (seed, epoch, split, batch); from the start each time."""
         return np.random.default_rng((self._seed, self.epoch, self.split, self.index))
@@ -143,6 +161,13 @@ class Batch:
                 weight=self.rows,
             )
         )
+
+    @staticmethod
+    def early(header: wire.Header) -> wire.Header:
+        """A pull before the batch's turn: gated as in its turn, without being there yet."""
+        if header.clock == wire.NO_CLOCK:
+            return header
+        return header._replace(flags=header.flags | wire.Flag.EARLY, clock=header.clock + 1)
 
     def in_step(self, header: wire.Header) -> wire.Header:
         """BSP: name the part and the step, in the place of the split and the clock."""

@@ -36,7 +36,7 @@ from yarnps.worker.batch import Batch
 from yarnps.worker.client import Client
 from yarnps.worker.leases import Held
 from yarnps.worker.link import Link, exit_without_agent
-from yarnps.worker.loop import Ahead, DataLoop, Evaluate
+from yarnps.worker.loop import Ahead, DataLoop, Evaluate, Pull
 from yarnps.worker.preparing import Prepare, PreparedFiles
 from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
 
@@ -241,6 +241,7 @@ class Job:
         *,
         prepare: Prepare | None = None,
         ahead: Ahead | None = None,
+        pull: Pull | None = None,
     ) -> Iterator[Batch]:
         """All batches that this worker gets, of all epochs, until the input has ended.
 
@@ -260,6 +261,12 @@ class Job:
             works on an earlier batch. What it returns is the batch's `ahead`: work that needs the
             rows only, and no table, is done there beside the program's own. With bsp there is a
             thread for each part, so it may be called several times at once.
+        pull : callable, optional
+            Called with each batch, of training and test: it makes the pulls that the batch needs,
+            without waiting for them, and what it returns is the batch's `pulled`. With
+            `train.pull_ahead`, and not with bsp, it is called before the batch in front of it is
+            in work, when the batch has been read by then. So the pulls travel meanwhile, and do
+            not see what that batch in front pushes; `sync.staleness` holds all the same.
 
         Yields
         ------
@@ -291,7 +298,7 @@ class Job:
         early, self._before_loop = self._before_loop, []
         for message in early:
             self._on_message(message)
-        return self._noting_epochs(loop.batches(evaluate, prepare))
+        return self._noting_epochs(loop.batches(evaluate, prepare, pull))
 
     def prepared(self) -> list[bytes]:
         """What `prepare` has made of each split, in the order of the splits.

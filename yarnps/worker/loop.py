@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 Evaluate = Callable[[Batch], Mapping[str, ArrayLike]]
 Ahead = Callable[[Any], Any]
+Pull = Callable[[Batch], Any]
 Read = Callable[[Held], Iterator[Any]]
 Say = Callable[[pb.FromRole], None]
 
@@ -77,7 +78,9 @@ class DataLoop:
         self._progress = Progress(say)
         self._evaluate: Evaluate | None = None
         self._prepare: Prepare | None = None
-        self._returned: Parsed | None = None  # read, and of another split than was wanted
+        self._pull: Pull | None = None
+        self._returned: Parsed | None = None  # read, and it is not its turn yet
+        self._early: Batch | None = None  # made of that one, with its pulls under way
         self.input = ""  # fingerprint of the training input, once there has been a lease
         self._sums: dict[str, NDArray[np.float64]] = {}
         self._sums_of: Held | None = None
@@ -127,9 +130,11 @@ class DataLoop:
 
     # ------------------------------------------------------------------ the program's thread
 
-    def batches(self, evaluate: Evaluate | None, prepare: Prepare | None) -> Iterator[Batch]:
+    def batches(
+        self, evaluate: Evaluate | None, prepare: Prepare | None, pull: Pull | None
+    ) -> Iterator[Batch]:
         """All batches that this worker gets, until the input has ended."""
-        self._evaluate, self._prepare = evaluate, prepare
+        self._evaluate, self._prepare, self._pull = evaluate, prepare, pull
         try:
             while (parsed := self._next()) is not None:
                 if parsed.lease.phase == "prepare":
@@ -204,7 +209,8 @@ class DataLoop:
         self._progress.note(lease, raw)
         if lease.part is None:
             self._join_clock()
-        batch = Batch(self, lease, raw, self._settings.seed)
+        batch = self._batch_of(parsed)
+        self._pull_ahead(batch)
         yield batch
         if not batch.entered:
             raise YarnpsError(
@@ -235,6 +241,57 @@ class DataLoop:
         """The program is through with a batch, one way or another."""
         if self._current.now is batch:
             self._current.now = None
+
+    # ------------------------------------------------------------------ pulling ahead
+
+    def _batch_of(self, parsed: Parsed) -> Batch:
+        """The batch whose turn it is; its pulls may have been made already."""
+        early, self._early = self._early, None
+        if early is not None and early.is_of(parsed.lease, parsed.raw):
+            return early
+        return Batch(self, parsed.lease, parsed.raw, self._settings.seed)
+
+    def pulls_of(self, batch: Batch) -> Any:
+        """What the program's `pull` returns for a batch."""
+        if self._pull is None:
+            raise YarnpsError(
+                "batch.pulled without a function that pulls", "give it to data(pull=...)"
+            )
+        self._current.pulling = True
+        try:
+            return self._pull(batch)
+        finally:
+            self._current.pulling = False
+
+    def _pull_ahead(self, batch: Batch) -> None:
+        """Make the pulls of the batch after this one, if it has been read already.
+
+        In the program's own thread, just before it begins with `batch`: what the servers answer
+        comes in while it computes.
+        """
+        if self._pull is None or not self._settings.pull_ahead or batch.part is not None:
+            return
+        if not batch.has_pulled:  # its own come first
+            self._make_pulls(batch, early=False)
+        if self._returned is None:
+            self._returned = self._take()
+        parsed = self._returned
+        if parsed is None or parsed.raw is None or not len(parsed.raw.rows):
+            return
+        lease = parsed.lease
+        if lease.revoked or (lease.phase, lease.epoch) != (batch.phase, batch.epoch):
+            return
+        self._early = Batch(self, lease, parsed.raw, self._settings.seed)
+        self._make_pulls(self._early, early=True)
+
+    def _make_pulls(self, batch: Batch, *, early: bool) -> None:
+        self._current.now, self._current.early = batch, early
+        try:
+            batch.pull_now()
+        except Exception:  # `pulled` calls it again, where the program sees what it raises
+            log.debug("pulling ahead for batch %d failed", batch.index, exc_info=True)
+        finally:
+            self._current.now, self._current.early = None, False
 
     def _count_rows(self, batch: Batch, table: SparseTable) -> None:
         """Push (split, rows): the servers' count shows whether each batch was applied once."""
@@ -352,7 +409,8 @@ class DataLoop:
         lease = parsed.lease
         self._progress.note(lease, parsed.raw)
         self._leave_clock()
-        batch = Batch(self, lease, parsed.raw, self._settings.seed)
+        batch = self._batch_of(parsed)
+        self._pull_ahead(batch)
         self._current.now = batch
         try:
             sums = self._evaluate(batch)

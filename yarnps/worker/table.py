@@ -96,6 +96,8 @@ class Table(Functions):
         header = self._header(op, flags=flags)
         if batch is None or batch.phase != "train":
             header = header._replace(clock=wire.NO_CLOCK)
+        elif self._batches.early:
+            header = batch.early(header)
         else:
             header = batch.in_step(header)
         lease = None if batch is None else batch.lease
@@ -108,6 +110,11 @@ class Table(Functions):
         if batch is None:
             header = self._header(op, flags=flags)._replace(clock=wire.NO_CLOCK)
             return Call(header, what, self.spec, out)
+        if self._batches.pulling:
+            raise InputError(
+                f"{what} in the function that pulls for a batch",
+                "the function that is given to data(pull=...) only pulls",
+            )
         if batch.phase != "train":
             raise InputError(
                 f"{what} during the {batch.phase} phase",
@@ -201,10 +208,20 @@ class Table(Functions):
 
 
 class CurrentBatch:
-    """Which batch's block the program is in."""
+    """Which batch's block the program is in.
+
+    Attributes
+    ----------
+    pulling
+        The program's function that only pulls is at work.
+    early
+        It is at work for the batch after the one whose turn it is.
+    """
 
     def __init__(self) -> None:
         self.now: Batch | None = None
+        self.pulling = False
+        self.early = False
 
     @property
     def in_step(self) -> bool:
