@@ -18,7 +18,7 @@ from yarnps.am.actions import Action, Ask, DeleteCuts, GiveBack, Publish, WriteM
 from yarnps.am.clusters.base import Cluster
 from yarnps.am.config import Config
 from yarnps.am.shell import chores
-from yarnps.am.shell.service import Link
+from yarnps.am.shell.agents import Agents
 from yarnps.jobdir import JobDir
 from yarnps.protocol import control_pb2 as pb
 from yarnps.spec import FINISHING_APPS
@@ -37,7 +37,7 @@ class Errands:
         config: Config,
         cluster: Cluster,
         job_dir: JobDir,
-        links: Mapping[str, Link],
+        agents: Agents,
         *,
         feed: Callable[[i.Input], object],
         env: Callable[[], dict[str, str]],
@@ -46,7 +46,7 @@ class Errands:
         self._config = config
         self._cluster = cluster
         self._job_dir = job_dir
-        self._links = links
+        self._agents = agents
         self._feed = feed
         self._env = env
         self._metrics = metrics
@@ -97,11 +97,10 @@ class Errands:
         self._feed(i.Placed(ask.nonce, container))
 
     async def _give_back(self, back: GiveBack) -> None:
-        link = self._links.get(back.container) if back.polite else None
-        if link is not None:
-            link.send(pb.ToAgent(exit=pb.Exit(reason=back.reason)))
+        if back.polite:
+            self._agents.tell(back.container, pb.ToAgent(exit=pb.Exit(reason=back.reason)))
             deadline = time.monotonic() + POLITE_S
-            while back.container in self._links and time.monotonic() < deadline:
+            while back.container in self._agents and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
         try:
             await self._cluster.release(back.container)

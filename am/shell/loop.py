@@ -25,18 +25,18 @@ from yarnps.am.job import JobMachine
 from yarnps.am.resources.outcome import diagnostics
 from yarnps.am.shell import chores, view
 from yarnps.am.shell.addresses import Addresses
+from yarnps.am.shell.agents import Agents
 from yarnps.am.shell.errands import POLITE_S, Errands
 from yarnps.am.shell.events import EventLog
 from yarnps.am.shell.journal import Journal, replay
 from yarnps.am.shell.lookout import Lookout
 from yarnps.am.shell.records import Records
-from yarnps.am.shell.service import Link, Service
+from yarnps.am.shell.service import Service
 from yarnps.am.shell.telemetry import Telemetry
 from yarnps.am.shell.trackers import Trackers
 from yarnps.am.shell.view import Surroundings
 from yarnps.am.supervisor import TICK_S, Ticker
 from yarnps.jobdir import JobDir
-from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Event, Outcome, Status, to_json
 
 if TYPE_CHECKING:
@@ -74,11 +74,13 @@ class Shell:
         self.machine = JobMachine(config, time.time())
         self.telemetry = Telemetry()
         self.events = EventLog(folder / "events.jsonl", config.attempt)
-        self.service = Service(self, certificate, key)
+        self.agents = Agents(
+            self.telemetry, config.heartbeat_s, feed=self.feed, members=lambda: self.machine.members
+        )
+        self.service = Service(self.agents, self, certificate, key)
         self._journal_path = folder / "journal.jsonl"
         self._returning = self._journal_path.exists()
         self._journal: Journal | None = None
-        self._links: dict[str, Link] = {}
         self._over = asyncio.Event()
         self._imported = asyncio.Event()
         self._pushed = asyncio.Event()
@@ -96,7 +98,7 @@ class Shell:
             config,
             cluster,
             job_dir,
-            self._links,
+            self.agents,
             feed=self.feed,
             env=self._container_env,
             metrics=lambda: self.machine.training.course.results.newest,
@@ -231,7 +233,7 @@ class Shell:
     async def _agents_gone(self) -> None:
         """Agents that were told to exit get a moment to do so by themselves."""
         deadline = time.monotonic() + POLITE_S
-        while self._links and time.monotonic() < deadline:
+        while len(self.agents) and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
 
     # ------------------------------------------------------------ events in, actions out
@@ -254,13 +256,13 @@ class Shell:
 
     def _do(self, action: Action, now: float) -> None:
         if isinstance(action, Tell):
-            self._tell(action.container, action.message)
+            self.agents.tell(action.container, action.message)
         elif isinstance(action, Log):
             self._log(action, now)
         elif isinstance(action, End):
             self._over.set()
         elif self._for_programs(action) or isinstance(action, Refuse):
-            return  # a refusal is read by `agent_came`, which has the stream
+            return  # a refusal is read by `agents`, which have the stream
         else:
             self._errands.run(action)
 
@@ -274,14 +276,6 @@ class Shell:
         self.events.add(Event(seq=0, time=now, **fields))
         if log.kind == "first_push":
             self._pushed.set()
-
-    def _tell(self, container: str, message: pb.ToAgent) -> None:
-        link = self._links.get(container)
-        if link is None:
-            return  # it says hello again when it is back
-        if not link.send(message):
-            logger.warning("%s does not take its messages; its stream is cut", container)
-            link.close()
 
     # ------------------------------------------------------------ the cluster
 
@@ -334,52 +328,7 @@ class Shell:
             self.feed(i.Expired(expiry, self._lookout.waiting_reason))
         self.feed(i.Ticked())
 
-    # ------------------------------------------------------------ what the service calls
-
-    def agent_came(self, link: Link) -> str | None:
-        """A registration."""
-        container = link.register.container
-        old = self._links.get(container)
-        self._links[container] = link
-        actions = self.feed(i.AgentCame(link.register))
-        refusal = next((a.reason for a in actions if isinstance(a, Refuse)), None)
-        if refusal is None:
-            if old is not None:
-                old.close()
-            return None
-        if old is not None:
-            self._links[container] = old
-        else:
-            del self._links[container]
-        return refusal
-
-    def agent_said(self, link: Link, message: pb.FromAgent) -> None:
-        """A message of a registered agent."""
-        container, now = link.register.container, time.time()
-        if self._links.get(container) is not link:
-            return
-        if message.WhichOneof("kind") == "heartbeat":
-            self.machine.members.heard(container, now, message.heartbeat)
-            # An agent that hears nothing for long takes this process for gone.
-            answer = pb.HeartbeatPeriod(seconds=self.config.heartbeat_s)
-            link.send(pb.ToAgent(period=answer))
-            return
-        self.machine.members.heard(container, now)
-        if message.WhichOneof("kind") == "role":
-            self.telemetry.spoke(message.role.incarnation.id, now)
-            if message.role.message.HasField("stats"):
-                self.telemetry.stats(message.role.incarnation.id, message.role.message.stats)
-        peak = None
-        if message.WhichOneof("kind") == "role_exited":
-            peak = self.machine.members.peak_of(container)
-        self.feed(i.AgentSaid(container, message, peak))
-
-    def agent_went(self, link: Link) -> None:
-        """A stream has ended."""
-        container = link.register.container
-        if self._links.get(container) is link:
-            del self._links[container]
-            self.feed(i.AgentWent(container))
+    # ------------------------------------------------------------ what clients ask
 
     def status(self, events_after: int = 0) -> Status:
         """The job as it is now."""

@@ -49,17 +49,21 @@ class Link:
             logger.warning("link to %s is full; its stream ends at once", self.register.container)
 
 
-class Handler(Protocol):
-    """What the service needs of the shell."""
+class AgentHandler(Protocol):
+    """Takes what agents say."""
 
-    def agent_came(self, link: Link) -> str | None:
+    def came(self, link: Link) -> str | None:
         """A registration; returns the reason of a refusal, or None."""
 
-    def agent_said(self, link: Link, message: pb.FromAgent) -> None:
+    def said(self, link: Link, message: pb.FromAgent) -> None:
         """A further message of a registered agent."""
 
-    def agent_went(self, link: Link) -> None:
+    def went(self, link: Link) -> None:
         """The stream has ended."""
+
+
+class ClientHandler(Protocol):
+    """Answers clients."""
 
     def status_json(self, events_after: int) -> str:
         """The status document."""
@@ -71,8 +75,11 @@ class Handler(Protocol):
 class Service:
     """The gRPC server with mutual TLS on the application's own certificate pair."""
 
-    def __init__(self, handler: Handler, certificate: bytes, key: bytes) -> None:
-        self._handler = handler
+    def __init__(
+        self, agents: AgentHandler, clients: ClientHandler, certificate: bytes, key: bytes
+    ) -> None:
+        self._agents = agents
+        self._clients = clients
         self._credentials = grpc.ssl_server_credentials(
             [(key, certificate)], root_certificates=certificate, require_client_auth=True
         )
@@ -110,7 +117,7 @@ class Service:
             yield pb.ToAgent(refused=pb.Refused(reason="the first message must be Register"))
             return
         link = Link(first.register)
-        reason = self._handler.agent_came(link)
+        reason = self._agents.came(link)
         if reason is not None:
             yield pb.ToAgent(refused=pb.Refused(reason=reason))
             return
@@ -120,13 +127,13 @@ class Service:
                 yield message
         finally:
             reader.cancel()
-            self._handler.agent_went(link)
+            self._agents.went(link)
 
     async def _read(self, link: Link, incoming: AsyncIterator[pb.FromAgent]) -> None:
         """Pass on what an agent says until its stream ends, then end ours."""
         try:
             async for message in incoming:
-                self._handler.agent_said(link, message)
+                self._agents.said(link, message)
         except grpc.aio.AioRpcError as error:
             logger.info("stream of %s ended: %s", link.register.container, error.code())
         except Exception:
@@ -136,8 +143,8 @@ class Service:
             link.close()
 
     async def _status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:
-        return pb.StatusReply(json=self._handler.status_json(int(request.events_after)))
+        return pb.StatusReply(json=self._clients.status_json(int(request.events_after)))
 
     async def _kill(self, request: pb.KillRequest, context: Any) -> pb.KillReply:
-        self._handler.kill(request.user, request.reason)
+        self._clients.kill(request.user, request.reason)
         return pb.KillReply()

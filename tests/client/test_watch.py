@@ -40,7 +40,7 @@ class FakeJob:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._service = Service(self, self.pair.certificate, self.pair.key)
+        self._service = Service(self, self, self.pair.certificate, self.pair.key)
         port = self._call(self._service.start())
         (folder / job.AM_JSON).write_text(json.dumps({"address": f"127.0.0.1:{port}"}))
         self.holder = subprocess.Popen(["sleep", "600"], start_new_session=True)
@@ -70,13 +70,13 @@ class FakeJob:
 
     # ------------------------------------------------------------ what the service asks
 
-    def agent_came(self, link: Link) -> str | None:
+    def came(self, link: Link) -> str | None:
         return "no agents here"
 
-    def agent_said(self, link: Link, message: pb.FromAgent) -> None:
+    def said(self, link: Link, message: pb.FromAgent) -> None:
         raise AssertionError
 
-    def agent_went(self, link: Link) -> None:
+    def went(self, link: Link) -> None:
         """None comes, none goes."""
 
     def status_json(self, events_after: int) -> str:
