@@ -18,6 +18,7 @@ from yarnps.am.consequences import Consequences
 from yarnps.am.resources.decisions import Expiry, Work
 from yarnps.am.resources.outcome import Failure
 from yarnps.am.training.greeting import welcome_message
+from yarnps.am.training.job_input import JobInput
 from yarnps.am.training.roles import Training
 from yarnps.am.verdict import Verdict
 from yarnps.causes import Cause
@@ -88,8 +89,8 @@ class JobMachine:
         text = f"input: {len(train)} splits of {files} files to train on, {len(test)} to test on"
         out: list[Action] = [Log("input", text)]
         out += [Log("input", note) for note in event.notes]
-        self.training.course.racks = dict(event.racks)
-        return out + self.training.listed(train, test, event.resume, now)
+        found = JobInput(train, test, event.racks)
+        return out + self.training.listed(found, event.resume, now)
 
     def _on_broken(self, event: i.Broken, now: float) -> list[Action]:
         self._failures.append(Failure(Cause(event.cause), event.text, traceback=event.traceback))

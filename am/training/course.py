@@ -6,7 +6,6 @@ this class what they did.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from yarnps.am.resources.outcome import Failure
 from yarnps.am.training import plan as steps
 from yarnps.am.training.crew import Crew, RoleProcess
 from yarnps.am.training.cuts import Cuts, Manifest
-from yarnps.am.training.dataset import SplitLike
+from yarnps.am.training.job_input import JobInput
 from yarnps.am.training.ledger import Ledger
 from yarnps.am.training.ledger_records import Revoked, done_splits
 from yarnps.am.training.parts import PartLedger
@@ -28,7 +27,6 @@ from yarnps.am.training.routes import Routes
 from yarnps.am.training.saver import Saver, SteppedCut
 from yarnps.apps.metrics import finish
 from yarnps.causes import Cause
-from yarnps.data import Split
 from yarnps.protocol import control_pb2 as pb
 
 # What cannot be saved or written after so many tries is gone past (a cut) or fails the job (the
@@ -54,9 +52,7 @@ class Course:
         self.model_written = False
         self._crew = crew
         self._routes = routes
-        self.racks: dict[str, str] = {}  # node to rack; to be set before the input is listed
-        self._train: Sequence[SplitLike] = ()
-        self._test: Sequence[SplitLike] = ()
+        self._input = JobInput()
         self._tries: dict[str, int] = {}
         self._closes_at: dict[str, Any] | None = None
         self._started = now
@@ -82,15 +78,9 @@ class Course:
 
     # ------------------------------------------------------------ the beginning, and going back
 
-    def listed(
-        self,
-        train: Sequence[SplitLike],
-        test: Sequence[SplitLike],
-        resume: dict[str, Any] | None,
-        now: float,
-    ) -> list[Action]:
+    def listed(self, found: JobInput, resume: dict[str, Any] | None, now: float) -> list[Action]:
         """The input is known; `resume`: the cuts of earlier attempts (`chores.earlier_cuts`)."""
-        saver = self._furnish(train, test, now)
+        saver = self._furnish(found, now)
         if resume is None:
             return []
         manifests = [Manifest.from_json(data) for data in resume["manifests"]]
@@ -105,24 +95,11 @@ class Course:
         text = f"resuming from checkpoint {manifest.number}: {rows:,} rows are done"
         return [Log("resume", text, data={"cut": manifest.number, "rows": rows})]
 
-    def _furnish(self, train: Sequence[SplitLike], test: Sequence[SplitLike], now: float) -> Saver:
+    def _furnish(self, found: JobInput, now: float) -> Saver:
         """A ledger of the input, and the saves that go with it."""
-        block = self.config.block
-        self._train, self._test = train, test
-        settings: dict[str, Any] = {
-            "epochs": block.train.epochs,
-            "seed": block.train.seed,
-            "shuffle": block.data.shuffle.splits,
-            "prepare": block.prepares,
-            "attempt": self.config.attempt,
-            "racks": self.racks,
-        }
-        parts = block.sync.parts_of(self.config.worker.instances)
-        if parts is None:
-            self.ledger = Ledger(train, test, **settings)
-        else:
-            self.ledger = PartLedger(train, test, parts=parts, **settings)
-        every, keep = block.checkpoint.every, block.checkpoint.keep
+        self._input = found
+        self.ledger = found.new_ledger(self.config)
+        every, keep = self.config.block.checkpoint.every, self.config.block.checkpoint.keep
         cuts = Cuts(every, keep, self.ledger.snapshot(), start=now)
         self.saver = Saver(self.config, self._crew, cuts)
         return self.saver
@@ -153,7 +130,7 @@ class Course:
             out.append(Log("rollback", text, **about))
         else:
             out.append(Log("replay", text, **about))
-        return out + self.revoke(revoked)
+        return out + self._crew.tell_revoked(revoked)
 
     def _go_back_to(self, manifest: Manifest | None) -> list[Revoked]:
         """The ledger as it was at a cut, or at the beginning; what came after it is forgotten."""
@@ -172,16 +149,6 @@ class Course:
             self.saver.drop_export()
         if not isinstance(self.step, steps.Prepare | steps.Train | steps.Test):
             self.step = None
-        return out
-
-    def revoke(self, revoked: Sequence[Revoked], *, to_workers: bool = True) -> list[Action]:
-        """Tell the servers, and usually the workers, that leases are void."""
-        out: list[Action] = []
-        for item in revoked:
-            message = pb.ToRole(revoke=item.to_pb())
-            out += self._crew.tell_all("server", message)
-            if to_workers:
-                out += self._crew.tell_all("worker", message)
         return out
 
     # ------------------------------------------------------------ the plan
@@ -239,7 +206,7 @@ class Course:
             if isinstance(ledger, PartLedger):
                 # The servers have to stop at one step before its parts are taken from the workers.
                 return [Log("stop", text), *self.cut(steps.EPOCH_END, now)]
-            return [Log("stop", text), *self.revoke(ledger.close())]
+            return [Log("stop", text), *self._crew.tell_revoked(ledger.close())]
         if isinstance(step, steps.Cut):
             return self.cut(step.reason, now)
         if isinstance(step, steps.Export):
@@ -254,7 +221,7 @@ class Course:
     def _begin_phase(self, epoch: int, phase: str, ledger: Ledger) -> list[Action]:
         if (ledger.epoch, ledger.phase) == (epoch, phase):
             return []
-        out = self.revoke(ledger.begin(epoch, phase))
+        out = self._crew.tell_revoked(ledger.begin(epoch, phase))
         message = pb.ToRole(phase=pb.Phase(epoch=epoch, phase=phase))
         out += self._crew.tell_all("worker", message)
         what = f"epoch {epoch} of {ledger.epochs}: {_BEGINS[phase]}"
@@ -310,7 +277,7 @@ class Course:
         ledger, self._closes_at = self._closes_at, None
         if ledger is None or self.ledger is None:
             return []
-        return self.revoke(self.ledger.restore_cut(ledger))
+        return list(self._crew.tell_revoked(self.ledger.restore_cut(ledger)))
 
     def cut_if_due(self, now: float) -> list[Action]:
         """Timed cuts, and the limit of one that is under way."""
@@ -343,7 +310,7 @@ class Course:
         if error:
             return self.saver.abandon(error) + self._retry_cut()
         ledger = self.saver.open_ledger()
-        done = [d.to_pb() for d in done_splits(ledger, self._train)]
+        done = [d.to_pb() for d in done_splits(ledger, self._input.train)]
         out = self.saver.durable(cut, done, now)
         if out:
             self._tries.pop("cut", None)
@@ -362,7 +329,7 @@ class Course:
             del self._tries["cut"]
             self.history.cut_epoch = self.step.epoch
             if isinstance(self.step, steps.Close) and self.ledger is not None:
-                out += self.revoke(self.ledger.close())
+                out += self._crew.tell_revoked(self.ledger.close())
             text = f"epoch {self.step.epoch} goes unsaved after {TRIES} tries"
             out.append(Log("save_failed", text))
         self.step = None
@@ -397,9 +364,7 @@ class Course:
     def snapshot(self) -> dict[str, Any]:
         """Plain data for `restore`. Whatever step is under way is found again by the plan."""
         return {
-            "train": [encode(split) for split in self._train],
-            "test": [encode(split) for split in self._test],
-            "racks": self.racks,
+            "input": self._input.snapshot(),
             "ledger": self.ledger.snapshot() if self.ledger else None,
             "saver": self.saver.snapshot() if self.saver else None,
             "history": self.history.snapshot(),
@@ -414,11 +379,9 @@ class Course:
     def restore(self, data: dict[str, Any]) -> None:
         """Put back what `snapshot` gave."""
         self._started = data["started"]
-        self.racks = data["racks"]
         self.elapsed_before = data["elapsed_before"]
         if data["ledger"] is not None:
-            train, test = ([decode(x) for x in data[name]] for name in ("train", "test"))
-            saver = self._furnish(train, test, self._started)
+            saver = self._furnish(JobInput.restored(data["input"]), self._started)
             saver.restore(data["saver"])
             assert self.ledger is not None
             self.ledger.restore(data["ledger"])
@@ -429,13 +392,3 @@ class Course:
         self.results.restore(data["results"])
         self.over, self.model_written = data["over"], data["model_written"]
         self._tries = dict(data["tries"])
-
-
-def encode(split: SplitLike) -> str:
-    """A split as text."""
-    return base64.b64encode(split.to_pb().SerializeToString()).decode()
-
-
-def decode(text: str) -> SplitLike:
-    """The inverse of `encode`."""
-    return Split.from_pb(pb.SplitInfo.FromString(base64.b64decode(text)))

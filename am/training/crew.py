@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from yarnps.am.actions import Log, Tell, tell_role
+from yarnps.am.training.ledger_records import Revoked
 from yarnps.protocol import control_pb2 as pb
 
 
@@ -89,6 +90,16 @@ class Crew:
     def tell_all(self, role: str, message: pb.ToRole) -> list[Tell]:
         """Send a message to all of a role that have begun."""
         return [m.tell(message) for m in self.of(role) if m.began]
+
+    def tell_revoked(self, leases: Iterable[Revoked], *, to_workers: bool = True) -> list[Tell]:
+        """Tell the servers, and usually the workers, that leases are void."""
+        out: list[Tell] = []
+        for lease in leases:
+            message = pb.ToRole(revoke=lease.to_pb())
+            out += self.tell_all("server", message)
+            if to_workers:
+                out += self.tell_all("worker", message)
+        return out
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Plain data for `restore`."""

@@ -15,8 +15,9 @@ from yarnps.am.resources.outcome import Failure
 from yarnps.am.training.clocks import Clocks
 from yarnps.am.training.course import Course
 from yarnps.am.training.crew import Crew, RoleProcess
-from yarnps.am.training.dataset import BadSample, SplitLike
+from yarnps.am.training.dataset import BadSample
 from yarnps.am.training.greeting import begin_message
+from yarnps.am.training.job_input import JobInput
 from yarnps.am.training.routes import Routes
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
@@ -39,15 +40,9 @@ class Training:
 
     # ------------------------------------------------------------ who lives
 
-    def listed(
-        self,
-        train: Sequence[SplitLike],
-        test: Sequence[SplitLike],
-        resume: dict[str, Any] | None,
-        now: float,
-    ) -> list[Action]:
+    def listed(self, found: JobInput, resume: dict[str, Any] | None, now: float) -> list[Action]:
         """The input is known; see `Course.listed`."""
-        out = self.course.listed(train, test, resume, now)
+        out = self.course.listed(found, resume, now)
         # Servers that said hello before have waited for what to load.
         for member in self.crew.of("server"):
             if not member.began:
@@ -77,7 +72,7 @@ class Training:
         out = self._tell_members()
         if self.course.ledger is not None:
             revoked = self.course.ledger.lost(member.id)
-            out += self.course.revoke(revoked, to_workers=False)
+            out += self.crew.tell_revoked(revoked, to_workers=False)
         return out + self._serve(now)
 
     def _server_gone(self, member: RoleProcess, now: float) -> list[Action]:
@@ -171,7 +166,7 @@ class Training:
         for held in hello.held:
             out += self._progress(member, held, now)
         revoked = self.course.ledger.revoke(member.id, keep=[held.token for held in hello.held])
-        return out + self.course.revoke(revoked, to_workers=False)
+        return out + self.crew.tell_revoked(revoked, to_workers=False)
 
     def _server_ready(self, member: RoleProcess, ready: pb.ServerReady, now: float) -> list[Action]:
         known = self.routes.incarnations().get(member.server_rank) == member.id
@@ -221,7 +216,7 @@ class Training:
                 continue
             grants = ledger.grants(worker, member.node, count, now)
             while not grants and (taken := ledger.spread(worker)) is not None:
-                out += self.course.revoke([taken])
+                out += self.crew.tell_revoked([taken])
                 grants = ledger.grants(worker, member.node, count, now)
             if not grants:
                 continue
