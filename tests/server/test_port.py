@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_values import JOB, TOKEN, as_bytes, of, service, sorted_by_shard, sparse, text
+from engine_values import JOB, SHARDS, TOKEN, as_bytes, of, service, sorted_by_shard, sparse, text
 
 from yarnps.protocol import wire
 from yarnps.protocol.stream import Memory, Reader, dial
-from yarnps.protocol.tables import Add
-from yarnps.protocol.wire import Code, Header, Message, Op
+from yarnps.protocol.tables import Add, TableSpec
+from yarnps.protocol.wire import Code, Flag, Header, Message, Op
 from yarnps.server import port as port_module
 from yarnps.server.port import Port
 from yarnps.server.service import Service
@@ -251,12 +251,71 @@ def test_who_takes_no_answers_is_not_read_any_further(
             asked += 1
     caller.sock.settimeout(LIMIT_S)
     (peer,) = served.port._peers.values()
-    one_round = 64 << 10  # bytes of requests
-    most = (1 << 20) + (one_round // 500) * len(KEYS) * 800
-    assert peer.outbox.nbytes < most
+    one_round = 2 * (64 << 10)  # bytes of requests, with what each of them costs
+    assert peer.outbox.nbytes + peer.held_bytes < (1 << 20) + 3 * one_round
     assert_serves(served)
     for number in range(asked):
         assert caller.answer().header.request == before + 1 + number
+
+
+# A message that asks for all of it is answered with 1 MB.
+LONG = TableSpec("long", "dense", (1 << 18,), optimizer=Add())
+ASKED = 24  # more than the system's buffers hold
+
+
+def whole(caller: Caller, op: Op = Op.PULL, value: float | None = None) -> bytes:
+    """A message for all of the long table."""
+    shards = np.stack([np.arange(SHARDS), np.zeros(SHARDS)], axis=1).astype(np.uint32)
+    values = b"" if value is None else np.full(LONG.elements, value, np.float32)
+    return caller.message(op, shards, values=values, flags=Flag.WHOLE, **of(LONG))
+
+
+def one_number(answer: Message) -> float:
+    """What all elements of an answer are."""
+    values = np.frombuffer(answer.values, np.float32)
+    assert len(values) == LONG.elements and values.min() == values.max()
+    return float(values[0])
+
+
+def asking_much(served: Served) -> Caller:
+    """Somebody who has asked for more than the system's buffers hold, and has taken none of it."""
+    caller = Caller(served)
+    assert caller.ask(Op.OPEN, keys=LONG.to_json().encode()).header.op == Op.OK
+    caller.sock.sendall(b"".join(whole(caller) for _ in range(ASKED)))
+    assert_serves(served)  # so that what came before has been looked at
+    assert served.port._peers[b"1"].held
+    return caller
+
+
+def test_pulls_that_wait_for_the_socket_have_not_come_yet(served: Served) -> None:
+    """Nothing is kept for them. Each answer is of one moment, also the one that was on its way."""
+    caller, other = asking_much(served), Caller(served, 2)
+    for value in (1.0, 2.0):
+        other.sock.sendall(whole(other, Op.PUSH, value))
+        assert other.answer().header.op == Op.OK
+    (peer,) = (peer for peer in served.port._peers.values() if peer.held)
+    assert peer.outbox.nbytes < 2 << 20
+    found = [one_number(caller.answer()) for _ in range(ASKED)]
+    assert found == sorted(found) and set(found) == {0.0, 3.0}
+    assert_serves(served)
+
+
+def test_a_push_waits_for_nobody_to_take_the_answers_before_it(served: Served) -> None:
+    caller, other = asking_much(served), Caller(served, 2)
+    caller.sock.sendall(whole(caller, Op.PUSH, 5.0) + whole(caller))
+    assert_serves(served)
+    other.sock.sendall(whole(other))
+    assert one_number(other.answer()) == 5.0
+    assert [one_number(caller.answer()) for _ in range(ASKED)] == [0.0] * ASKED
+    assert caller.answer().header.op == Op.OK
+    assert one_number(caller.answer()) == 5.0
+
+
+def test_pulls_of_somebody_who_has_left_are_forgotten(served: Served) -> None:
+    caller = asking_much(served)
+    caller.sock.close()
+    assert_serves(served)
+    assert not served.service.knows(b"1")
 
 
 def test_a_peer_that_leaves_is_forgotten(served: Served, tmp_path: Path) -> None:

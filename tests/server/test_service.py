@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_values import JOB, Peer, as_bytes, of, service, sorted_by_shard, sparse, text
+from engine_values import (
+    JOB,
+    SHARDS,
+    Peer,
+    as_bytes,
+    of,
+    service,
+    sorted_by_shard,
+    sparse,
+    text,
+)
 
 from yarnps.protocol import wire
 from yarnps.protocol.shards import shard_numbers
@@ -264,6 +274,28 @@ def test_a_gated_pull_waits_and_is_answered_when_the_slowest_has_moved() -> None
     assert "waited 600 s" in text(message) and "0000000000000002" in text(message)
     assert pull(3, 700.0) is None
     assert [r.peer for r in served.set_members([1], [])] == [fast.identity]  # the slow one died
+
+
+def test_an_answer_that_comes_through_the_gate_stays_as_it_is_until_it_is_sent() -> None:
+    """Others are answered between its making and its sending."""
+    served = service(staleness=0)
+    spec = TableSpec("long", "dense", (1 << 18,), optimizer=Add())
+    fast, slow = Peer(served, 1), Peer(served, 2)
+    fast.open(spec)
+    served.set_members([1, 2], [])
+    fast.ask(Op.JOIN)
+    slow.ask(Op.JOIN)
+    shards = np.stack([np.arange(SHARDS), np.zeros(SHARDS)], axis=1).astype(np.uint32)
+    whole = {"flags": Flag.WHOLE, "clock": 1, **of(spec)}
+    header = fast.header(Op.PULL, **whole)
+    assert fast.send(wire.encode(header, as_bytes(shards))) is None
+    ones = np.ones(spec.elements, np.float32)
+    message = wire.encode(slow.header(Op.PUSH, **whole), as_bytes(shards), b"", as_bytes(ones))
+    replies = served.handle(slow.identity, message, 0.0)
+    assert [reply.peer for reply in replies] == [slow.identity, fast.identity]
+    slow.ask(Op.PUSH, shards=shards, values=ones, **whole)
+    found = np.frombuffer(wire.decode(replies[1].frames).values, np.float32)
+    assert found.min() == found.max() == 1.0
 
 
 def test_header_fields_survive_the_wire() -> None:

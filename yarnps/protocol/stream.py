@@ -212,6 +212,18 @@ class Reader:
             self._missing.popleft()
 
 
+class Lent(list[Any]):
+    """A message's buffers, of which some are memory that its owner goes on to change.
+
+    They are offered to the socket at once; what it does not take is copied.
+    """
+
+
+def owned(buffers: list[Any]) -> list[Any]:
+    """Buffers that nobody else changes, to be sent when it suits."""
+    return [bytes(buffer) for buffer in buffers] if isinstance(buffers, Lent) else buffers
+
+
 class Outbox:
     """What a socket has not taken yet, in order. Buffers are referred to, not copied."""
 
@@ -233,6 +245,11 @@ class Outbox:
             if view.nbytes:
                 self._waiting.append(view)
                 self.nbytes += view.nbytes
+
+    def own(self, count: int) -> None:
+        """Copy what is left of the last buffers that were added, whatever their number."""
+        for index in range(max(0, len(self._waiting) - count), len(self._waiting)):
+            self._waiting[index] = memoryview(bytes(self._waiting[index]))
 
     def flush(self, sock: socket.socket) -> None:
         """Give the socket what it takes.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yarnps.protocol import wire
-from yarnps.protocol.shards import Int64s, Sections, dense_bounds
+from yarnps.protocol.shards import Int64s, Sections, dense_bounds, frozen
 from yarnps.protocol.tables import TableSpec
 from yarnps.server import kernels
 from yarnps.server.gradients import screened
@@ -140,6 +140,13 @@ class DenseTable:
         for start, end, at in stretches:
             self._kernels.pull_range(self._states[:, start:end], out[at : at + end - start])
         return out
+
+    def lent(self, stretches: list[Stretch]) -> NDArray[Any] | None:
+        """Weights where they are, to be read before anything is changed; None: they are in no one
+        place."""
+        if len(stretches) != 1 or not self._kernels.has_weights:
+            return None
+        return frozen(self._states[0, stretches[0].start : stretches[0].end])
 
     def push(
         self,

@@ -43,7 +43,15 @@ class When(NamedTuple):
 
 
 class Kernels(ABC):
-    """What a table needs of its optimizer."""
+    """What a table needs of its optimizer.
+
+    Attributes
+    ----------
+    has_weights
+        State 0 is the weight: nothing has to be computed for a pull.
+    """
+
+    has_weights = True
 
     def __init__(self, optimizer: Optimizer, dtype: Any) -> None:
         self.states = optimizer.states
@@ -194,6 +202,8 @@ class _Adam(Kernels):
 
 
 class _Ftrl(Kernels):
+    has_weights = False
+
     def __init__(self, settings: Ftrl, dtype: Any) -> None:
         super().__init__(settings, dtype)
         self._settings = self._cast(1 / settings.alpha, settings.beta, settings.l1, settings.l2)

@@ -1,7 +1,9 @@
 """The server's port: connections of workers, their messages, and replies that have to wait.
 
 A peer is read only while its replies leave: one that asks and does not take the answers is not
-read any further, so that what is kept for it has a limit.
+read any further, so that what is kept for it has a limit. Its pulls are answered one at a time, as
+its socket takes the answers: until then they count as not yet come. Other requests do not wait for
+answers to be taken, and what was asked before them is answered before them.
 """
 
 from __future__ import annotations
@@ -11,17 +13,28 @@ import os
 import select
 import socket
 import time
+from collections import deque
 from dataclasses import dataclass, field
 
 from yarnps.protocol import wire
-from yarnps.protocol.stream import Closed, Memory, Outbox, Reader, tune
-from yarnps.protocol.wire import WireError
+from yarnps.protocol.stream import Closed, Lent, Memory, Outbox, Reader, tune
+from yarnps.protocol.wire import Message, Op, WireError
 from yarnps.server.service import Reply, Service
 
 log = logging.getLogger(__name__)
 
-# Replies that wait for one peer; above it the peer is not read.
+# Replies and requests that wait for one peer; above it the peer is not read.
 REPLIES_LIMIT = 64 << 20
+
+# While the socket has not taken so much, the next pull waits: what is gathered for an answer is
+# still in the processor's cache when the system copies it.
+_AHEAD_BYTES = 256 << 10
+
+# What wait for the socket, with answers that are long.
+_PATIENT = frozenset((int(Op.PULL), int(Op.EXPORT_ROWS)))
+
+# A request that waits costs about so much beside its bytes.
+_HELD_BYTES = 1 << 10
 
 # Before its HELLO a peer gets this much memory, and this much time.
 STRANGER_BYTES = 64 << 10
@@ -43,10 +56,30 @@ class _Peer:
     reader: Reader
     deadline: float  # of its HELLO; when refused, of the rest of its input
     outbox: Outbox = field(default_factory=Outbox)
+    held: deque[Message] = field(default_factory=deque)  # requests that wait, in order
+    held_bytes: int = 0
+    impatient: int = 0  # those that wait behind others only
     known: bool = False
     refused: bool = False
     touched: bool = False
     events: int = _READ
+
+    def hold(self, message: Message) -> None:
+        """Let a request wait."""
+        self.held.append(message)
+        self.held_bytes += _held_bytes(message)
+        self.impatient += message.header.op not in _PATIENT
+
+    def release(self) -> Message:
+        """The request that has waited for the longest time."""
+        message = self.held.popleft()
+        self.held_bytes -= _held_bytes(message)
+        self.impatient -= message.header.op not in _PATIENT
+        return message
+
+
+def _held_bytes(message: Message) -> int:
+    return _HELD_BYTES + wire.sections_length(message.header)
 
 
 class Port:
@@ -121,14 +154,25 @@ class Port:
                 peer.touched = True
                 self._touched.append(peer)
             peer.outbox.add(reply.frames)
+            if isinstance(reply.frames, Lent):
+                self._send_lent(peer, len(reply.frames))
+
+    def _send_lent(self, peer: _Peer, count: int) -> None:
+        """Offer buffers that are a table's to the socket before the table changes."""
+        try:
+            peer.outbox.flush(peer.sock)
+        except Closed:
+            peer.outbox.clear()  # whoever reads from it next finds out
+        peer.outbox.own(count)
 
     def flush(self) -> None:
         """Send the replies of this round: all of a peer's in one go."""
-        touched, self._touched = self._touched, []
-        for peer in touched:
-            peer.touched = False
-            if peer.name in self._peers:
-                self._push_out(peer)
+        while self._touched:  # who goes on may have answers for others
+            touched, self._touched = self._touched, []
+            for peer in touched:
+                peer.touched = False
+                if peer.name in self._peers:
+                    self._push_out(peer)
 
     def expire(self, now: float) -> None:
         """Drop those who have not said HELLO in time."""
@@ -159,6 +203,7 @@ class Port:
         try:
             if events & select.EPOLLOUT:
                 peer.outbox.flush(peer.sock)
+                self._go_on(peer, now)
                 self._set_events(peer)
             if events & ~select.EPOLLOUT:
                 self._read(peer, now)
@@ -171,14 +216,32 @@ class Port:
             return
         try:
             for message in peer.reader.read(peer.sock):
-                for reply in self._service.answer(peer.name, message, now):
-                    self.send(reply)
-                if not peer.known and self._service.knows(peer.name):
-                    peer.known = True
-                    peer.reader.limit = wire.MESSAGE_LIMIT
+                if peer.held or peer.outbox.nbytes > _AHEAD_BYTES:
+                    peer.hold(message)
+                    self._go_on(peer, now)
+                else:
+                    self._answer(peer, message, now)
         except WireError as error:
             self.send(self._service.refusal(peer.name, error))
             peer.refused, peer.known, peer.deadline = True, False, now + _DRAIN_S
+
+    def _answer(self, peer: _Peer, message: Message, now: float) -> None:
+        for reply in self._service.answer(peer.name, message, now):
+            self.send(reply)
+        if not peer.known and not peer.refused and self._service.knows(peer.name):
+            peer.known = True
+            peer.reader.limit = wire.MESSAGE_LIMIT
+
+    def _go_on(self, peer: _Peer, now: float) -> None:
+        """Answer what waits. What still does so afterwards has filled the socket, and goes on when
+        that can be written to."""
+        while peer.held:
+            limit = REPLIES_LIMIT if peer.impatient else _AHEAD_BYTES
+            if peer.outbox.nbytes > limit:
+                peer.outbox.flush(peer.sock)
+                if peer.outbox.nbytes > limit:
+                    return
+            self._answer(peer, peer.release(), now)
 
     def _drain(self, peer: _Peer, now: float) -> None:
         try:
@@ -191,7 +254,10 @@ class Port:
 
     def _push_out(self, peer: _Peer) -> None:
         try:
-            peer.outbox.flush(peer.sock)
+            if peer.held:
+                self._go_on(peer, time.monotonic())
+            if not peer.held:
+                peer.outbox.flush(peer.sock)
             if peer.refused and not peer.outbox:
                 peer.sock.shutdown(socket.SHUT_WR)
         except (Closed, OSError) as closed:
@@ -200,7 +266,7 @@ class Port:
         self._set_events(peer)
 
     def _set_events(self, peer: _Peer) -> None:
-        events = 0 if peer.outbox.nbytes > REPLIES_LIMIT else _READ
+        events = 0 if peer.outbox.nbytes + peer.held_bytes > REPLIES_LIMIT else _READ
         if peer.outbox:
             events |= select.EPOLLOUT
         if events != peer.events:
@@ -214,5 +280,6 @@ class Port:
         del self._by_fd[peer.sock.fileno()]
         self._epoll.unregister(peer.sock.fileno())
         peer.outbox.clear()
+        peer.held.clear()
         peer.sock.close()
         self._service.forget(peer.name)

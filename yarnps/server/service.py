@@ -17,6 +17,7 @@ from yarnps.protocol import keylists, wire
 from yarnps.protocol.codecs import encode
 from yarnps.protocol.keylists import KeyLists
 from yarnps.protocol.shards import Sections
+from yarnps.protocol.stream import Lent, owned
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
 from yarnps.server import functions, step_messages
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 # Numbers: an enum's own operations take microseconds.
 _LEASED, _KNOWN_KEYS, _EARLY = int(Flag.LEASED), int(Flag.KNOWN_KEYS), int(Flag.EARLY)
 _LISTED = int(Flag.KEEP_KEYS | Flag.KNOWN_KEYS)
+
+# A dense table's weights are sent from where they are if they are so many; fewer are copied, and
+# share a call of the system with other answers.
+_LENT_BYTES = 256 << 10
 
 Frames = list[Any]
 
@@ -134,10 +139,10 @@ class Service:
             Seconds of a clock that never goes back.
         """
         answer = self._answer(peer, message, now)
-        replies = [] if answer is None else [Reply(peer, answer)]
-        if self._gate_moved:
-            replies += self.open_gate()
-        return replies
+        if not self._gate_moved:
+            return [] if answer is None else [Reply(peer, answer)]
+        replies = [] if answer is None else [Reply(peer, owned(answer))]
+        return replies + self.open_gate()
 
     def refusal(self, peer: bytes, error: WireError) -> Reply:
         """The reply to something that is no message."""
@@ -248,7 +253,7 @@ class Service:
                     del self._parked[key]
                     answer = self._answer(parked.peer, parked.message, parked.since)
                     if answer is not None:
-                        replies.append(Reply(parked.peer, answer))
+                        replies.append(Reply(parked.peer, owned(answer)))
         return replies
 
     def moved(self) -> list[Reply]:
@@ -348,13 +353,15 @@ class Service:
         self.counts.pulls += 1
         values = self.store.pull(message, sections)
         encoded = encode(values, self.store.table(message.header).spec.wire.pull)
-        return self._reply(
+        frames = self._reply(
             message.header,
             values=_bytes_of(encoded.values),
             dtype=encoded.dtype,
             dim=values.shape[1] if values.ndim == 2 else 1,
             code=encoded.code,
         )
+        lent = encoded.values is values and not values.flags.owndata
+        return Lent(frames) if lent and values.nbytes >= _LENT_BYTES else frames
 
     def _values(self, header: Header, values: Any, keys: Any = b"") -> Frames:
         kind = wire.DTYPE_OF[values.dtype.name]

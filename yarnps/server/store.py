@@ -225,10 +225,16 @@ class Store:
     # ------------------------------------------------------------------ requests
 
     def pull(self, message: Message, sections: Sections) -> NDArray[Any]:
-        """Weights, in the order of the message."""
+        """Weights, in the order of the message.
+
+        An array without memory of its own is the table's: it is to be read before anything is
+        changed.
+        """
         table = self.table(message.header)
         if isinstance(table, DenseTable):
-            return table.pull(self._stretches(table, message, sections))
+            stretches = self._stretches(table, message, sections)
+            lent = table.lent(stretches)
+            return table.pull(stretches) if lent is None else lent
         clock = max(self._clock_of(message.header), self.clock)
         return table.pull(self._keys(message, sections), sections, clock=clock)
 
