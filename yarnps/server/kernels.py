@@ -31,6 +31,22 @@ def _home(tag, size):  # type: ignore[no-untyped-def]
     return np.int64(((tag >> _H32) * size) >> _H32)
 
 
+@inlined
+def _row_of(wanted, tags, size, first, row_bytes, none):  # type: ignore[no-untyped-def]
+    """The address of the row with a tag, or `none`."""
+    at = _home(wanted, size)
+    capacity = tags.shape[0]
+    while True:
+        found = tags[at]
+        if found == wanted:
+            return first + at * row_bytes
+        if found == 0:
+            return none
+        at += 1
+        if at == capacity:
+            at = 0
+
+
 @jit
 def find(  # type: ignore[no-untyped-def]
     keys, sections, places, tags_at, rows_at, sizes, tag, row_bytes, bits, none, rows
@@ -53,23 +69,29 @@ def find(  # type: ignore[no-untyped-def]
         for _ in range(sections[s, 1]):
             h = mix(np.uint64(keys[i]))
             wrong += shard_of(h, bits) != shard
-            wanted = (h << np.uint64(bits)) | _ONE
-            at = _home(wanted, size)
-            row = none
-            while True:
-                found = tags[at]
-                if found == wanted:
-                    row = first + at * row_bytes
-                    break
-                if found == 0:
-                    missing += 1
-                    break
-                at += 1
-                if at == capacity:
-                    at = 0
+            row = _row_of((h << np.uint64(bits)) | _ONE, tags, size, first, row_bytes, none)
+            missing += row == none
             rows[i] = row
             i += 1
     return missing, wrong
+
+
+@jit
+def find_moved(  # type: ignore[no-untyped-def]
+    keys, sections, places, tags_at, rows_at, sizes, tag, row_bytes, bits, none, moved, rows
+):
+    """Look those keys up again whose segments have moved; `moved` is by place."""
+    i = 0
+    for s in range(sections.shape[0]):
+        place = places[sections[s, 0]]
+        end = i + np.int64(sections[s, 1])
+        if moved[place]:
+            size = np.uint64(sizes[place])
+            tags = row_at(tags_at[place], sizes[place], tag)
+            for j in range(i, end):
+                wanted = (mix(np.uint64(keys[j])) << np.uint64(bits)) | _ONE
+                rows[j] = _row_of(wanted, tags, size, rows_at[place], row_bytes, none)
+        i = end
 
 
 @jit

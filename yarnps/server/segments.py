@@ -216,8 +216,9 @@ class Segments:
         rows, missing = self.find(keys, sections)
         new: Bools | None = None
         if missing:
-            if self._make_room(rows, sections, missing, room, when_full):
-                rows, _ = self.find(keys, sections)
+            moved = self._make_room(rows, sections, missing, room, when_full)
+            if moved.any():
+                kernels.find_moved(keys, sections, *self._layout, moved, rows)
             absent = rows == self.none
             kernels.insert(
                 keys,
@@ -243,12 +244,13 @@ class Segments:
         missing: int,
         room: int | None,
         when_full: WhenFull,
-    ) -> bool:
-        """Grow the segments that new keys do not fit in. Whether any segment has moved."""
+    ) -> Bools:
+        """Grow the segments that new keys do not fit in. Which segments have moved, by place."""
         counts = np.zeros(len(sections), np.int64)
         kernels.missing_of(rows, self.none, sections, counts)
         wanted = self._used.copy()
         np.add.at(wanted, self._places[sections[:, 0]], counts)
+        moved = np.zeros(self._count, bool)
         short = np.flatnonzero(wanted > self._limits)
         sizes = [self._capacity_for(int(place), int(wanted[place])) for place in short]
         slot = _TAG_BYTES + self._row_bytes
@@ -266,9 +268,11 @@ class Segments:
             if room is None or cost <= room:
                 self._rebuild(place, self._blocks[place].taken, size)
                 room = None if room is None else room - int(cost)
+                moved[place] = True
             elif when_full == "evict" and self._limits[place]:
                 self._evict(place, int(wanted[place]), rows)
-        return len(short) > 0
+                moved[place] = True
+        return moved
 
     def _capacity_for(self, place: int, rows: int) -> int:
         """The least size of the segment's series that has room for so many rows."""
