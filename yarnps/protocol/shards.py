@@ -66,6 +66,55 @@ def _scatter(keys, slots, starts, out, order):  # type: ignore[no-untyped-def]
 
 
 @jit
+def place_few(keys, bits, position, by_position, bounds):  # type: ignore[no-untyped-def]
+    """Few keys in the order of their shards' positions, with all that their messages need.
+
+    Parameters
+    ----------
+    keys
+        Read-only, some dozens of them.
+    by_position
+        The shard at each position.
+    bounds
+        For each server where its positions end.
+
+    Returns
+    -------
+    out, order
+        ``out[j]`` is the key ``keys[order[j]]``.
+    sections
+        Pairs (shard, number of its keys).
+    ends
+        For each server where its sections end and where its keys end.
+    """
+    n = keys.shape[0]
+    starts = np.zeros(position.shape[0] + 1, np.int64)
+    for i in range(n):
+        starts[position[shard_of(mix(np.uint64(keys[i])), bits)] + 1] += 1
+    sections = np.empty((n, 2), np.uint32)
+    ends = np.empty((bounds.shape[0], 2), np.int64)
+    named, slot = 0, 0
+    for server in range(bounds.shape[0]):
+        while slot < bounds[server]:
+            count = starts[slot + 1]
+            if count:
+                sections[named, 0] = by_position[slot]
+                sections[named, 1] = count
+                named += 1
+            starts[slot + 1] += starts[slot]
+            slot += 1
+        ends[server, 0] = named
+        ends[server, 1] = starts[slot]
+    out, order = np.empty(n, np.int64), np.empty(n, np.int32)
+    for i in range(n):
+        slot = position[shard_of(mix(np.uint64(keys[i])), bits)]
+        out[starts[slot]] = keys[i]
+        order[starts[slot]] = i
+        starts[slot] += 1
+    return out, order, sections, ends
+
+
+@jit
 def _increasing(keys):  # type: ignore[no-untyped-def]
     wrong = 0
     for i in range(1, keys.shape[0]):

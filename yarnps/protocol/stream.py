@@ -251,6 +251,31 @@ class Outbox:
         for index in range(max(0, len(self._waiting) - count), len(self._waiting)):
             self._waiting[index] = memoryview(bytes(self._waiting[index]))
 
+    def send(self, sock: socket.socket, buffers: list[Any]) -> None:
+        """Give the socket what it takes of a message; the rest waits for `flush`.
+
+        Raises
+        ------
+        Closed
+            The connection is broken.
+        """
+        if self._waiting:
+            self.add(buffers)
+            return
+        if len(buffers) == 1:  # a small message: nearly always it is taken whole
+            whole = buffers[0]
+            try:
+                sent = sock.send(whole)
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                raise Closed(str(error)) from error
+            if sent < len(whole):
+                self.add([memoryview(whole)[sent:]])
+            return
+        self.add(buffers)
+        self.flush(sock)
+
     def flush(self, sock: socket.socket) -> None:
         """Give the socket what it takes.
 

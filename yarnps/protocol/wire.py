@@ -155,8 +155,11 @@ class Header(NamedTuple):
     value_bytes: int = 0
 
 
-# magic, version, then the header's fields
-_STRUCT = struct.Struct("<IHBB QQQ II IBBH IIII Q II II QQ")
+# Magic and version, then the header's fields.
+_BEGIN = struct.pack("<IH", MAGIC, VERSION)
+_FIELDS = "BB QQQ II IBBH IIII Q II II QQ"
+_STRUCT = struct.Struct(f"<6s{_FIELDS}")
+_AFTER_BEGIN = struct.Struct(f"<6x{_FIELDS}")
 HEADER_BYTES = _STRUCT.size
 assert HEADER_BYTES == 104
 
@@ -195,12 +198,7 @@ def table_id(name: str) -> int:
 
 def pack(header: Header) -> bytes:
     """The header's bytes."""
-    return _STRUCT.pack(MAGIC, VERSION, *header)
-
-
-def stamped(header: Header, request: int, generation: int, route: int) -> Header:
-    """A header with what is different in each message of a call."""
-    return Header._make((*header[:3], request, header[4], generation, route, *header[7:]))
+    return _STRUCT.pack(_BEGIN, *header)
 
 
 def unpack(buffer: Any, at: int = 0) -> Header:
@@ -213,11 +211,11 @@ def unpack(buffer: Any, at: int = 0) -> Header:
     """
     if len(buffer) - at < HEADER_BYTES:
         raise WireError(Code.BAD_MESSAGE, f"a message of {len(buffer) - at} bytes has no header")
-    magic, version, *fields = _STRUCT.unpack_from(buffer, at)
-    header = Header._make(fields)
-    if magic != MAGIC:
-        raise not_ours(magic)
-    if version != VERSION:
+    header = Header._make(_AFTER_BEGIN.unpack_from(buffer, at))
+    if buffer[at : at + 6] != _BEGIN:
+        magic, version = struct.unpack_from("<IH", buffer, at)
+        if magic != MAGIC:
+            raise not_ours(magic)
         raise WireError(
             Code.VERSION,
             f"protocol version {version} is not known here: this process speaks {VERSION}",
@@ -253,12 +251,24 @@ def encode(
     shards, keys, values
         Bytes-like. From `INLINE_LIMIT` on, keys and values are not copied.
     """
+    return encode_as(header, header.request, header.generation, header.route, shards, keys, values)
+
+
+def encode_as(
+    header: Header, request: int, generation: int, route: int, shards: Any, keys: Any, values: Any
+) -> list[Any]:
+    """As `encode`, with another request, generation and route than the header's: a call's messages
+    have all else in common."""
     shard_bytes, key_bytes, value_bytes = _nbytes(shards), _nbytes(keys), _nbytes(values)
     total = shard_bytes + key_bytes + value_bytes
     head = _STRUCT.pack(
-        MAGIC,
-        VERSION,
-        *header[:-4],
+        _BEGIN,
+        *header[:3],
+        request,
+        header[4],
+        generation,
+        route,
+        *header[7:-4],
         shard_bytes // SECTION_BYTES,
         header.keys,
         key_bytes,
@@ -300,5 +310,4 @@ def sections(header: Header, view: memoryview, start: int) -> tuple[Any, Any, An
 
 
 def _nbytes(section: Any) -> int:
-    size = getattr(section, "nbytes", None)
-    return len(section) if size is None else int(size)
+    return len(section) if type(section) is bytes else int(memoryview(section).nbytes)

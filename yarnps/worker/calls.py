@@ -18,7 +18,7 @@ from yarnps.worker.leases import Held
 from yarnps.worker.routing import Part
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """One operation, done when all its requests are answered.
 
@@ -32,8 +32,6 @@ class Call:
         Where a pull's answer goes: sparse (keys, dim), dense (elements,).
     lease
         The lease of the batch that the call belongs to.
-    on_end
-        Called once, when it is done or has failed.
     """
 
     header: Header
@@ -42,7 +40,6 @@ class Call:
     out: NDArray[Any] | None = None
     lease: Held | None = None
     on_reply: Callable[[Message], None] | None = None
-    on_end: Callable[[Call], None] | None = None
     left: int = 0
     error: YarnpsError | None = None
 
@@ -68,8 +65,7 @@ class Call:
             self._ended()
 
     def _ended(self) -> None:
-        if self.on_end is not None:
-            self.on_end(self)
+        """It is done or has failed; called once."""
 
     def place_of(self, part: Part, header: Header) -> memoryview | None:
         """Where a reply's values can be received without a copy: they are one stretch of `out`."""
@@ -110,7 +106,7 @@ class Call:
 _WITH_VALUES = (Op.PULL, Op.PUSH_PULL, Op.CONTAINS)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Request:
     """A message to one server that has no answer yet."""
 

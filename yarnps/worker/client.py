@@ -32,7 +32,7 @@ from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Header, Message, Op
 from yarnps.worker.calls import Call, Request
 from yarnps.worker.connection import Connection, hello, opening
-from yarnps.worker.gather import Sharing
+from yarnps.worker.gather import GROW_S, Sharing
 from yarnps.worker.routing import Part, Router
 from yarnps.worker.stopwatch import Stopwatch
 
@@ -182,7 +182,7 @@ class Client:
                         left = min(left, begun + timeout - time.monotonic())
                         if left <= 0:
                             raise TimeoutError(f"{call.what}: not done within {timeout:g} s")
-                    self.pump(left)
+                    self._pump(left, call)
                     if call.lease is not None and call.lease.revoked:
                         self._forget(call)
                         call.fail(_revoked(call))
@@ -191,21 +191,31 @@ class Client:
 
     def pump(self, seconds: float) -> None:
         """Receive what is there, waiting up to `seconds` for the first."""
+        self._pump(seconds, None)
+
+    def _pump(self, seconds: float, wanted: Call | None) -> None:
         with self.lock:
-            self.sharing.flush()
             self._follow_news()
-            for fd, events in self._epoll.poll(max(0.0, seconds)):
-                connection = self._by_fd.get(fd)
-                if connection is not None and connection.fileno == fd:
-                    self._serve(connection, events)
-                else:
-                    self._drain_wake()
+            if not (self.sharing.may_grow(wanted) and self._receive(min(seconds, GROW_S))):
+                self.sharing.flush()
+                self._receive(max(0.0, seconds))
             self._follow_news()
             now = time.monotonic()
             if now >= self._next_tick:
                 self._next_tick = now + _TICK_S
                 self._tick(now)
             self.check()
+
+    def _receive(self, seconds: float) -> bool:
+        """Serve the connections that have something within `seconds`; whether any had."""
+        ready = self._epoll.poll(seconds)
+        for fd, events in ready:
+            connection = self._by_fd.get(fd)
+            if connection is not None and connection.fileno == fd:
+                self._serve(connection, events)
+            else:
+                self._drain_wake()
+        return bool(ready)
 
     def check(self) -> None:
         """Raise what ended the work of this client, if anything did."""
@@ -237,10 +247,7 @@ class Client:
         generation = self.generation
         if lease is not None and lease.generation is not None:
             generation = lease.generation  # what an older model gave must not change a newer one
-        version = self.router.version
-        connection.send(
-            request, wire.stamped(request.call.header, request.number, generation, version)
-        )
+        connection.send(request, generation, self.router.version)
 
     # ------------------------------------------------------------------ receiving
 

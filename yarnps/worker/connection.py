@@ -115,14 +115,17 @@ class Connection:
 
     # ------------------------------------------------------------------ sending
 
-    def send(self, request: Request, header: Header) -> None:
-        """Put a request on the wire; `header` is all but the lengths."""
-        part = request.part
-        keys = _section(part.keys)
-        spec = request.call.spec
+    def send(self, request: Request, generation: int, route: int) -> None:
+        """Put a request on the wire."""
+        call, part = request.call, request.part
+        header, keys = call.header, _section(part.keys)
+        spec = call.spec
         if spec is not None and spec.wire.key_lists and len(keys) >= keylists.LEAST_BYTES:
             header, keys = self._listed(request, header, keys)
-        self.write(wire.encode(header, _section(part.sections), keys, _section(part.values)))
+        sections, values = _section(part.sections), _section(part.values)
+        self.write(
+            wire.encode_as(header, request.number, generation, route, sections, keys, values)
+        )
 
     def _listed(self, request: Request, header: Header, keys: Any) -> tuple[Header, Any]:
         """Name a list of keys that was sent before; otherwise let the server remember it."""
@@ -136,10 +139,12 @@ class Connection:
         """Send a message; what the system does not take at once goes when it does."""
         if self._socket is None:
             return
-        waits = bool(self._outbox)
-        self._outbox.add(buffers)
-        if not waits:
-            self._flush()
+        try:
+            self._outbox.send(self._socket, buffers)
+        except Closed as closed:
+            self.close(str(closed))
+            return
+        self._watch()
 
     def _flush(self) -> None:
         assert self._socket is not None
@@ -148,6 +153,11 @@ class Connection:
         except Closed as closed:
             self.close(str(closed))
             return
+        self._watch()
+
+    def _watch(self) -> None:
+        """Be told when the socket takes more, as long as something waits for that."""
+        assert self._socket is not None
         if bool(self._outbox) != self._writing:
             self._writing = bool(self._outbox)
             events = select.EPOLLIN | (select.EPOLLOUT if self._writing else 0)

@@ -6,7 +6,7 @@ import itertools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +15,8 @@ from yarnps._errors import InputError
 from yarnps.protocol.arrays import pack, unpack
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Message, table_id
+from yarnps.worker.futures import Future
 from yarnps.worker.routing import Part, Router
-
-if TYPE_CHECKING:
-    from yarnps.worker.table import Future
 
 # Shards of one request: a server answers other requests in between.
 SHARDS_AT_ONCE = 8

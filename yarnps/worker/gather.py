@@ -1,15 +1,18 @@
 """Small calls that travel together: they share a message, each keeps its own future.
 
-A call that finds nothing under way is sent at once. While others are under way, calls of the same
-kind are gathered until somebody waits, until another kind of call is made, or until there are
-enough of them for a message: nobody is delayed, since whoever made them had answers to wait for.
+A call that finds no other under way is sent at once. While others are, calls of the same kind are
+gathered until somebody waits for them or has nothing else to wait for, until another kind of call
+is made, or until there are as many of them as are under way, half of all: so the server has work
+while the next are gathered, and nobody is delayed, since whoever made them had answers to wait for.
 The order of calls at a server stays that in which they were made.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,28 +20,41 @@ from numpy.typing import NDArray
 from yarnps._errors import ServerRefused
 from yarnps.protocol.shards import Int64s
 from yarnps.protocol.tables import TableSpec
-from yarnps.protocol.wire import Header, Op
+from yarnps.protocol.wire import Header
 from yarnps.worker.calls import Call
-
-if TYPE_CHECKING:
-    from yarnps.worker.client import Client
+from yarnps.worker.futures import Future, Waiter
+from yarnps.worker.leases import Held
+from yarnps.worker.routing import Part, Router
 
 # A call of more keys, or of wider rows, has its own message.
 SMALL_KEYS = 8
 SMALL_ROW_BYTES = 512
 
-# A message is sent when it has so many keys: the server works while more are gathered.
-GATHERED_KEYS = 64
+# A message has at most so many keys. Fewer calls than `FEW_CALLS` are not worth one of their own
+# while others are under way.
+GATHERED_KEYS = 256
+FEW_CALLS = 16
 
-# After a pause of this length the first call is sent at once, whatever is under way.
+# While somebody waits, calls are gathered no longer than this (epoll counts in milliseconds).
+GROW_S = 1e-3
+
+# After a pause of this length a call is sent at once, whatever is under way.
 PAUSE_S = 200e-6
 
 
 class Kind(NamedTuple):
-    """What calls must have in common to share a message: all that the servers go by."""
+    """What calls must have in common to share a message: all that the servers go by.
+
+    Attributes
+    ----------
+    what
+        For messages: "push to table w".
+    """
 
     header: Header
-    lease: Any = None
+    spec: TableSpec
+    what: str
+    lease: Held | None = None
 
 
 def may_share(spec: TableSpec) -> bool:
@@ -58,70 +74,124 @@ def may_share(spec: TableSpec) -> bool:
     )
 
 
-class Gathered:
-    """Calls of one kind that wait to be sent.
+class Sender(Waiter, Protocol):
+    """What sharing needs of its client."""
+
+    router: Router
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]: ...
+
+    def check(self) -> None: ...
+
+    def submit(self, call: Call, parts: list[Part]) -> Call: ...
+
+
+class Shared(Call):
+    """One call in the place of several of one kind, which are numbered by their first keys.
 
     Attributes
     ----------
-    keys, values, out
-        Of all calls, one after another; the first `count` rows are in use.
+    arrived
+        All of them are done, and none has failed.
+    calls, keys
+        How many of either there are.
     """
 
-    def __init__(self, kind: Kind, spec: TableSpec, what: str) -> None:
+    __slots__ = ("_keys", "_sharing", "_values", "apart", "arrived", "calls", "keys", "kind")
+
+    def __init__(self, kind: Kind, sharing: Sharing) -> None:
+        super().__init__(kind.header, kind.what, kind.spec, None, kind.lease, left=1)
         self.kind = kind
-        self.spec = spec
-        self.header = kind.header
-        self.what = what
-        self.count = 0
-        self.keys = np.empty(GATHERED_KEYS, np.int64)
-        rows = np.empty((GATHERED_KEYS, spec.dim), spec.dtype)
-        pulls = kind.header.op == Op.PULL
-        self.values = None if pulls else rows
-        self.out = rows if pulls else None
-        self.calls: list[Call] = []
-        self._starts: list[int] = []
+        self.arrived = False
+        self.calls = self.keys = 0
+        self.apart: dict[int, Call] = {}
+        self._sharing = sharing
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
 
-    def has_room(self, keys: int) -> bool:
-        return self.count + keys <= GATHERED_KEYS
+    def add(self, keys: Int64s, values: NDArray[Any] | None) -> int:
+        """One more call, with copies of its keys and values; returns its number."""
+        first = self.keys
+        self.keys = first + len(keys)
+        self.calls += 1
+        self._keys.append(keys.tobytes())
+        if values is not None:
+            self._values.append(values.tobytes())
+        return first
 
-    def add(self, keys: Int64s, values: NDArray[Any] | None) -> Call:
-        """One more call; a pull's `out` is a part of what all of them pull."""
-        start, end = self.count, self.count + len(keys)
-        self.keys[start:end] = keys
-        out = None
-        if self.values is not None:
-            self.values[start:end] = values
-        elif self.out is not None:
-            out = self.out[start:end]
-        call = Call(self.header, self.what, self.spec, out, self.kind.lease, left=1)
-        self.calls.append(call)
-        self._starts.append(start)
-        self.count = end
-        return call
+    def rows(self) -> tuple[Int64s, NDArray[Any] | None]:
+        """Keys and values of all calls, one after another; where the answer of a pull belongs is
+        known from then on."""
+        spec = self.kind.spec
+        keys = np.frombuffer(b"".join(self._keys), np.int64)
+        if self._values:
+            return keys, np.frombuffer(b"".join(self._values), spec.dtype).reshape(-1, spec.dim)
+        self.out = np.empty((self.keys, spec.dim), spec.dtype)
+        return keys, None
 
-    def carrier(self) -> Call:
-        """The call that is sent in place of all."""
-        out = None if self.out is None else self.out[: self.count]
-        return Call(self.header, self.what, self.spec, out, self.kind.lease)
+    def firsts(self) -> list[int]:
+        """The numbers of all calls, and the end."""
+        found = [0]
+        for keys in self._keys:
+            found.append(found[-1] + len(keys) // 8)
+        return found
 
-    def rows_of(self, number: int) -> tuple[Int64s, NDArray[Any] | None]:
-        """Keys and values of one of the calls."""
-        ends = [*self._starts[1:], self.count]
-        part = slice(self._starts[number], ends[number])
-        return self.keys[part], None if self.values is None else self.values[part]
+    def _ended(self) -> None:
+        self.arrived = self.error is None
+        self._sharing.ended(self)
+
+
+class SharedFuture(Future):
+    """One of several calls that share a message."""
+
+    __slots__ = ("_end", "_first", "_shared")
+
+    def __init__(self, client: Waiter, shared: Shared, first: int, end: int) -> None:
+        self._client = client
+        self._shared = shared
+        self._first = first
+        self._end = end
+
+    def done(self) -> bool:
+        shared = self._shared
+        return shared.arrived or shared.apart.get(self._first, shared).done
+
+    def wait(self, timeout: float | None = None) -> Any:
+        shared = self._shared
+        if not shared.arrived:
+            self._wait(timeout)
+        out = shared.out
+        if out is None:
+            return None
+        rows = out[self._first : self._end]
+        return rows[:, 0] if out.shape[1] == 1 else rows
+
+    def _wait(self, timeout: float | None) -> None:
+        """A refused message has changed nothing, and its calls are made anew, each on its own."""
+        begun = time.monotonic()
+        try:
+            self._client.wait(self._shared, timeout)
+        except ServerRefused:
+            own = self._shared.apart.get(self._first)
+            if own is None:
+                raise
+            left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
+            self._client.wait(own, left)
 
 
 class Sharing:
     """Gathers the small calls of a client."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Sender) -> None:
         self._client = client
-        self._gathered: Gathered | None = None
+        self._gathered: Shared | None = None
+        self._under_way = 0  # calls that have been sent and have no answer
+        self._deepest = 0  # most of them since there was none
+        self._depth = 0  # most of them the time before
         self._shared_at = 0.0
 
-    def share(
-        self, kind: Kind, spec: TableSpec, what: str, keys: Int64s, values: NDArray[Any] | None
-    ) -> Call:
+    def share(self, kind: Kind, keys: Int64s, values: NDArray[Any] | None) -> SharedFuture:
         """A call of few keys, which may share a message with others of its kind.
 
         Parameters
@@ -132,54 +202,54 @@ class Sharing:
         client = self._client
         with client.lock:
             client.check()
-            gathered, now = self._gathered, time.monotonic()
-            if gathered is None and (now - self._shared_at > PAUSE_S or not client.outstanding):
-                call = self._alone(kind, spec, what, keys, values)
-                self._shared_at = time.monotonic()
-                return call
-            if gathered is None or gathered.kind != kind or not gathered.has_room(len(keys)):
+            now = time.monotonic()
+            shared = self._gathered
+            if (
+                shared is None
+                or (shared.kind is not kind and shared.kind != kind)
+                or shared.keys + len(keys) > GATHERED_KEYS
+            ):
                 self.flush()
-                gathered = self._gathered = Gathered(kind, spec, what)
-            call = gathered.add(keys, values)
-            if now - self._shared_at > PAUSE_S or not gathered.has_room(SMALL_KEYS):
+                shared = self._gathered = Shared(kind, self)
+            first = shared.add(keys, values)
+            enough = shared.calls >= max(FEW_CALLS, self._under_way, self._depth // 2)
+            if enough or not self._under_way or now - self._shared_at > PAUSE_S:
                 self.flush()
                 now = time.monotonic()
             self._shared_at = now
-        return call
+        return SharedFuture(client, shared, first, shared.keys)
 
-    def _alone(
-        self, kind: Kind, spec: TableSpec, what: str, keys: Int64s, values: NDArray[Any] | None
-    ) -> Call:
-        """A call that has nobody to share a message with."""
-        out = np.empty((len(keys), spec.dim), spec.dtype) if values is None else None
-        call = Call(kind.header, what, spec, out, kind.lease)
-        # It may have to be sent again: the caller's arrays are the caller's.
-        kept = None if values is None else values.copy()
-        return self._client.submit(call, self._client.router.small(keys.copy(), kept, spec))
+    def may_grow(self, wanted: Call | None) -> bool:
+        """Whether what has been gathered can stay for a moment while somebody waits for `wanted`:
+        it is elsewhere, and the server has more to do meanwhile than what would come now."""
+        shared = self._gathered
+        return shared is not None and shared is not wanted and 2 * shared.calls < self._under_way
 
     def flush(self) -> None:
         """Send the calls that have been gathered."""
-        gathered, self._gathered = self._gathered, None
-        if gathered is None:
+        shared, self._gathered = self._gathered, None
+        if shared is None:
             return
-        carrier = gathered.carrier()
-        carrier.on_end = lambda call: self._ended(gathered, call)
-        keys = gathered.keys[: gathered.count]
-        values = None if gathered.values is None else gathered.values[: gathered.count]
-        self._client.submit(carrier, self._client.router.small(keys, values, gathered.spec))
+        self._under_way += shared.calls
+        self._deepest = max(self._deepest, self._under_way)
+        keys, values = shared.rows()
+        self._client.submit(shared, self._client.router.small(keys, values, shared.kind.spec))
 
-    def _ended(self, gathered: Gathered, carrier: Call) -> None:
+    def ended(self, shared: Shared) -> None:
         """Every call that shared a message has its answer, or is made on its own.
 
         A refused message has changed nothing; only one of its calls may be to blame.
         """
-        refused = isinstance(carrier.error, ServerRefused) and len(gathered.calls) > 1
-        for number, call in enumerate(gathered.calls):
-            if carrier.error is None:
-                call.left = 0
-            elif not refused:
-                call.fail(carrier.error)
-            else:
-                keys, values = gathered.rows_of(number)
-                parts = self._client.router.small(keys, values, gathered.spec)
-                self._client.submit(call, parts)
+        self._under_way -= shared.calls
+        if not self._under_way:
+            self._depth, self._deepest = self._deepest, 0
+        if not isinstance(shared.error, ServerRefused) or shared.calls == 1:
+            return
+        (keys, values), out, kind = shared.rows(), shared.out, shared.kind
+        firsts = shared.firsts()
+        for first, end in pairwise(firsts):
+            place = None if out is None else out[first:end]
+            call = Call(kind.header, kind.what, kind.spec, place, kind.lease)
+            shared.apart[first] = call
+            rows = None if values is None else values[first:end]
+            self._client.submit(call, self._client.router.small(keys[first:end], rows, kind.spec))

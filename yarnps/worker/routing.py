@@ -16,6 +16,7 @@ from yarnps.protocol.shards import (
     dense_bounds,
     frozen,
     partition,
+    place_few,
     shard_bits,
     shard_of_key,
     take_rows,
@@ -54,7 +55,12 @@ class Part(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return sum(0 if array is None else array.nbytes for array in self[1:4])
+        keys, values = self.keys, self.values
+        return (
+            self.sections.nbytes
+            + (0 if keys is None else keys.nbytes)
+            + (0 if values is None else values.nbytes)
+        )
 
 
 class Router:
@@ -77,6 +83,9 @@ class Router:
         # The same for every call: by number of elements and their size.
         self._dense: dict[tuple[int, int], list[Part]] = {}
         owners = self.owner[self._order]
+        # The servers in the order of their positions, and where those of each end.
+        self._in_order = sorted(self.servers)
+        self._bounds = np.searchsorted(owners, self._in_order, side="right")
         self._slices = {
             server: (int(np.searchsorted(owners, server)), int(np.searchsorted(owners, server + 1)))
             for server in self.servers
@@ -108,7 +117,11 @@ class Router:
         announce
             Name every shard of every server, also those without keys, so that marks move on.
         """
-        parted = self._parted(keys)
+        return self._parts_of(self._parted(keys), values, row_bytes, announce)
+
+    def _parts_of(
+        self, parted: Partition, values: NDArray[Any] | None, row_bytes: int, announce: bool
+    ) -> Iterator[Part]:
         if values is not None:
             ordered = np.empty_like(values)
             take_rows(frozen(values), parted.order, ordered)
@@ -143,14 +156,29 @@ class Router:
         sections[:, 1] = counts
         return sections if announce else sections[counts > 0]
 
-    def small(self, keys: Int64s, values: NDArray[Any] | None, spec: TableSpec) -> Iterator[Part]:
-        """Requests for few keys, which may be repeated: each row is applied on its own."""
-        if len(keys) != 1:
-            yield from self.sparse(keys, values, spec.dim * spec.itemsize, announce=False)
-            return
-        shard = shard_of_key(int(keys[0]), self.bits)
-        sections = np.array([[shard, 1]], np.uint32)
-        yield Part(int(self.owner[shard]), sections, keys, values, _FIRST)
+    def small(self, keys: Int64s, values: NDArray[Any] | None, spec: TableSpec) -> list[Part]:
+        """Requests for few keys, which may be repeated: each row is applied on its own.
+
+        Keys and values are read-only arrays.
+        """
+        if len(keys) == 1:
+            shard = shard_of_key(keys.item(0), self.bits)
+            sections = np.array([[shard, 1]], np.uint32)
+            return [Part(self.owner.item(shard), sections, keys, values, _FIRST)]
+        placed = place_few(keys, self.bits, self._position, self._order, self._bounds)
+        ordered, order, sections, ends = placed
+        rows = None
+        if values is not None:
+            rows = np.empty_like(values)
+            take_rows(values, order, rows)
+        found, first, begin = [], 0, 0
+        for server, (last, end) in zip(self._in_order, ends.tolist(), strict=True):
+            if end > begin:
+                part = slice(begin, end)
+                mine = None if rows is None else rows[part]
+                found.append(Part(server, sections[first:last], ordered[part], mine, order[part]))
+            first, begin = last, end
+        return found
 
     # ------------------------------------------------------------------ dense
 

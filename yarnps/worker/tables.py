@@ -16,9 +16,10 @@ from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.connection import kind_of
 from yarnps.worker.functions import all_shards
+from yarnps.worker.futures import Future
 from yarnps.worker.gather import SMALL_KEYS, SMALL_ROW_BYTES, Kind, may_share
 from yarnps.worker.shorter import DensePushes, SparsePushes
-from yarnps.worker.table import CurrentBatch, Future, Table
+from yarnps.worker.table import CurrentBatch, Table
 
 __all__ = ["CurrentBatch", "DenseTable", "Future", "SparseTable", "Table"]
 
@@ -38,13 +39,9 @@ class SparseTable(Table):
         self._shares = self._small and may_share(spec)
         self._pushes = SparsePushes(spec, spec.wire) if spec.wire.push != "exact" else None
         # What small calls outside of a batch have in common.
-        self._outside = {
-            op: (what, Kind(self._header(op)._replace(clock=wire.NO_CLOCK)))
-            for op, what in (
-                (Op.PULL, f"pull of table {spec.name}"),
-                (Op.PUSH, f"push to table {spec.name}"),
-            )
-        }
+        pull, push = (self._header(op)._replace(clock=wire.NO_CLOCK) for op in (Op.PULL, Op.PUSH))
+        self._small_pulls = Kind(pull, spec, f"pull of table {spec.name}")
+        self._small_pushes = Kind(push, spec, f"push to table {spec.name}")
 
     def pull(self, keys: ArrayLike, *, out: NDArray[Any] | None = None) -> Future:
         """Get rows.
@@ -91,9 +88,7 @@ class SparseTable(Table):
         """
         unique, rows = self._summed(keys, values, distinct)
         if 0 < len(unique) <= SMALL_KEYS and self._batches.now is None and self._shares:
-            what, kind = self._outside[Op.PUSH]
-            shared = self._client.sharing.share(kind, self.spec, what, unique, rows)
-            return Future(self._client, shared, None, None)
+            return self._client.sharing.share(self._small_pushes, unique, rows)
         rows = self._limited(rows)
         call = self._write(Op.PUSH)
         if self._pushes is not None:
@@ -169,12 +164,11 @@ class SparseTable(Table):
     # ------------------------------------------------------------------ inside
 
     def _share_pull(self, keys: Int64s) -> Future:
-        what, kind = self._outside[Op.PULL]
+        kind = self._small_pulls
         if self._batches.now is not None:
             call = self._read(Op.PULL, None)
-            kind = Kind(call.header, call.lease)
-        call = self._client.sharing.share(kind, self.spec, what, keys, None)
-        return Future(self._client, call, call.out, self._shape(len(keys)))
+            kind = kind._replace(header=call.header, lease=call.lease)
+        return self._client.sharing.share(kind, keys, None)
 
     def _parts(self, keys: Int64s, rows: NDArray[Any] | None, *, announce: bool = False) -> Any:
         row_bytes = self.spec.dim * self.spec.itemsize
@@ -197,12 +191,15 @@ class SparseTable(Table):
 
     def _rows(self, values: ArrayLike, count: int) -> NDArray[Any]:
         rows = self._numbers(values)
-        if rows.shape not in (self._shape(count), (count, self.spec.dim)):
+        shape = (count, self.spec.dim)
+        if rows.shape == shape:
+            return rows
+        if rows.shape != self._shape(count):
             raise InputError(
                 f"values for table {self.name} have shape {rows.shape}",
                 f"{count} keys of dim {self.spec.dim} need {self._shape(count)}",
             )
-        return rows.reshape(count, self.spec.dim)
+        return rows.reshape(shape)
 
     def _summed(
         self, keys: ArrayLike, values: ArrayLike, distinct: bool
