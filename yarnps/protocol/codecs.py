@@ -56,7 +56,7 @@ def encode(values: NDArray[Any], form: str) -> Encoded:
             exponent = max(exponent, _EXPONENTS.start)
             steps = np.rint(values * 2.0**-exponent).astype(np.int8)
             return Encoded(steps, DType.INT8, exponent + _EXPONENT_ZERO)
-    return Encoded(values, DTYPE_OF[values.dtype.name])
+    return Encoded(values, _EXACT[values.dtype])
 
 
 def decode(values: NDArray[Any], dtype: int, code: int, into: np.dtype[Any]) -> NDArray[Any]:
@@ -86,6 +86,9 @@ _RAW: dict[int, np.dtype[Any]] = {
     int(DType.INT8): np.dtype(np.int8),
     int(DType.UINT8): np.dtype(np.uint8),
 }
+
+# By dtype: its name is made anew each time that one asks for it.
+_EXACT = {np.dtype(name): number for name, number in DTYPE_OF.items()}
 
 # The forms that a table may ask for.
 DTYPE_OF_FORM = {

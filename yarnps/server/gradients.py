@@ -54,7 +54,10 @@ def screened(spec: TableSpec, grads: NDArray[Any]) -> Screened:
         There is NaN or infinity, and the policy is to refuse it.
     """
     skipped, count = None, 0
-    if not all_finite(grads.reshape(-1)):
+    if all_finite(grads.reshape(-1)):
+        if spec.clip is None:
+            return Screened(frozen(grads) if grads.flags.writeable else grads)
+    else:
         finite = np.isfinite(grads)
         bad = ~(finite.all(axis=1) if grads.ndim == 2 else finite)
         count = int(bad.sum())

@@ -121,6 +121,13 @@ def insert(  # type: ignore[no-untyped-def]
 
 
 @jit
+def count(sections, places, counts):  # type: ignore[no-untyped-def]
+    """One more for every shard that is named."""
+    for s in range(sections.shape[0]):
+        counts[places[sections[s, 0]]] += 1
+
+
+@jit
 def missing_of(rows, none, sections, counts):  # type: ignore[no-untyped-def]
     """How many keys of each section have no row."""
     i = 0

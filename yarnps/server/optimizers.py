@@ -89,8 +89,12 @@ class Kernels(ABC):
 
 
 class _Add(Kernels):
+    def __init__(self, settings: Add, dtype: Any) -> None:
+        super().__init__(settings, dtype)
+        self._one = dtype(1)
+
     def push_rows(self, rows: Array, grads: Array, when: When) -> None:
-        updates.add_rows(rows, grads, *self._cast(1.0))
+        updates.add_rows(rows, grads, self._one)
 
     def push_range(self, states: Array, grads: Array, when: When) -> None:
         updates.add_range(states[0], grads, *self._cast(1.0))

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 # Numbers: an enum's own operations take microseconds.
 _LEASED, _KNOWN_KEYS, _EARLY = int(Flag.LEASED), int(Flag.KNOWN_KEYS), int(Flag.EARLY)
+_STEP = int(Flag.STEP)
 _LISTED = int(Flag.KEEP_KEYS | Flag.KNOWN_KEYS)
 
 # A dense table's weights are sent from where they are if they are so many; fewer are copied, and
@@ -183,7 +184,7 @@ class Service:
                 # It may have to wait, and comes here again: with its keys, and no list's name.
                 header = header._replace(flags=header.flags & ~_LISTED)
                 message = message._replace(header=header, keys=keys)
-            if header.flags & Flag.STEP:
+            if header.flags & _STEP:
                 return self._answer_in_step(peer, message, handler, now)
             if header.clock != wire.NO_CLOCK and header.op != Op.JOIN:
                 if not header.flags & _EARLY:
@@ -249,7 +250,7 @@ class Service:
             self._gate_moved = False
             for key, parked in list(self._parked.items()):
                 header = parked.message.header
-                if header.flags & Flag.STEP or self.clocks.is_open(header.clock):
+                if header.flags & _STEP or self.clocks.is_open(header.clock):
                     del self._parked[key]
                     answer = self._answer(parked.peer, parked.message, parked.since)
                     if answer is not None:

@@ -187,9 +187,9 @@ class SparseTable:
             admitted = self._admit(keys, sections, clock, room)
             if admitted is not None:
                 keys, sections, grads = _only(admitted, keys, sections, grads)
-        rows = self._find_or_insert(keys, sections, clock, room)
-        there = rows != self._segments.none
-        if not there.all():  # the table is full
+        rows, new = self._find_or_insert(keys, sections, clock, room)
+        there = None if new is None else rows != self._segments.none
+        if there is not None and not there.all():  # the table is full
             keys, sections, grads = _only(there, keys, sections, grads)
             rows = rows[there]
         self._apply(rows, sections, grads, clock)
@@ -205,7 +205,7 @@ class SparseTable:
         room: int | None = None,
     ) -> None:
         """Set weights; the optimizer's state starts anew for these rows."""
-        rows = self._find_or_insert(keys, sections, clock, room)
+        rows, _ = self._find_or_insert(keys, sections, clock, room)
         there = rows != self._segments.none
         self._segments.write(rows[there], self.states_of(weights[there]))
 
@@ -320,12 +320,11 @@ class SparseTable:
 
     def _apply(self, rows: Int64s, sections: Sections, grads: NDArray[Any], clock: int) -> None:
         """Count the push for every shard that is named, and run the optimizer."""
-        places = self._places[sections[:, 0]]
-        self.steps[places] += 1
+        kernels.count(sections, self._places, self.steps)
         if not self._kernels.counts_steps:
             self._kernels.push_rows(rows, grads, When(clock))
             return
-        steps = self.steps[places]
+        steps = self.steps[self._places[sections[:, 0]]]
         ends = np.cumsum(sections[:, 1], dtype=np.int64)
         for run in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(steps)) + 1):
             if len(run):
@@ -335,8 +334,8 @@ class SparseTable:
 
     def _find_or_insert(
         self, keys: Int64s, sections: Sections, clock: int, room: int | None
-    ) -> Int64s:
-        """Rows of the keys, the new ones with their first values."""
+    ) -> tuple[Int64s, Bools | None]:
+        """Rows of the keys, the new ones with their first values, and which those are."""
         try:
             rows, new = self._segments.find_or_insert(
                 keys, sections, clock, room, self.spec.when_full
@@ -345,7 +344,7 @@ class SparseTable:
             raise TableFull(f"table {self.spec.name}: {full}") from None
         if new is not None and not self._starts_at_zero:  # new memory is zero
             self._segments.write(rows[new], self.states_of(self._initial_rows(keys[new])))
-        return rows
+        return rows, new
 
     def _admit(
         self, keys: Int64s, sections: Sections, clock: int, room: int | None

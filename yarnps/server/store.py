@@ -332,7 +332,7 @@ class Store:
         clock = self.clock
         if header.clock != wire.NO_CLOCK:
             clock = header.clock
-        elif header.flags & Flag.LEASED:
+        elif header.flags & _LEASED:
             clock = self._batches_of(header)
         self.clock = max(self.clock, clock)
         return clock
@@ -458,7 +458,8 @@ def array(buffer: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         raise WireError(Code.BAD_MESSAGE, f"a section cannot be read: {error}") from error
     if not found.flags.aligned:
         found = found.copy()
-    found.flags.writeable = False
+    if found.flags.writeable:
+        found.flags.writeable = False
     return found
 
 
