@@ -190,6 +190,11 @@ class Message(NamedTuple):
 
 _EMPTY = b""
 
+# Of a reply without sections: the fields between table and clock, and those behind the clock.
+_OK = int(Op.OK)
+_NOTHING = (0,) * (Header._fields.index("clock") - Header._fields.index("dtype"))
+_LENGTHS = (0,) * (len(Header._fields) - Header._fields.index("clock") - 1)
+
 
 def table_id(name: str) -> int:
     """A table's number on the wire."""
@@ -252,6 +257,14 @@ def encode(
         Bytes-like. From `INLINE_LIMIT` on, keys and values are not copied.
     """
     return encode_as(header, header.request, header.generation, header.route, shards, keys, values)
+
+
+def acknowledgement(to: Header, job: int, generation: int, route: int, clock: int) -> list[Any]:
+    """The reply that has nothing to say but that it is done."""
+    head = _STRUCT.pack(
+        _BEGIN, _OK, 0, job, to.request, 0, generation, route, to.table, *_NOTHING, clock, *_LENGTHS
+    )
+    return [head]
 
 
 def encode_as(

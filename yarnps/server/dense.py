@@ -96,6 +96,7 @@ class DenseTable:
         grads.flags.writeable = False
         self._kernels.push_range(states, grads, When())
         self._kernels.pull_range(states, np.empty(1, self.dtype))
+        kernels.count(frozen(np.empty((0, 2), np.uint32)), self._places, self.steps)
 
     # ------------------------------------------------------------------ requests
 
@@ -172,11 +173,12 @@ class DenseTable:
         """
         found = screened(self.spec, grads)
         self.nonfinite += found.nonfinite
-        places = self._places[sections[:, 0]]
-        self.steps[places] += 1
-        if self._kernels.counts_steps and len(np.unique(self.steps[places])) > 1:
-            stretches = [part for stretch in stretches for part in self._by_step(stretch)]
-        step = int(self.steps[places[0]]) if len(places) else 0
+        kernels.count(sections, self._places, self.steps)
+        if self._kernels.counts_steps:
+            places = self._places[sections[:, 0]]
+            if len(np.unique(self.steps[places])) > 1:
+                stretches = [part for stretch in stretches for part in self._by_step(stretch)]
+        step = int(self.steps[self._places[sections[0, 0]]]) if len(sections) else 0
         for start, end, at in stretches:
             if self._kernels.counts_steps:
                 place = int(np.searchsorted(self._starts, start, side="right")) - 1

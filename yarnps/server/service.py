@@ -311,6 +311,9 @@ class Service:
         )
         return wire.encode(reply, b"", keys, values)
 
+    def _done(self, header: Header) -> Frames:
+        return wire.acknowledgement(header, self.job, self.generation, self.route, self.clock)
+
     def _refuse(self, header: Header, code: Code, text: str) -> Frames:
         self.counts.refused += 1
         return self._reply(header, Op.ERROR, values=text.encode(), code=code)
@@ -391,10 +394,10 @@ class Service:
         return None
 
     def _push(self, message: Message) -> Frames:
-        return self._change(message, self.store.push) or self._reply(message.header)
+        return self._change(message, self.store.push) or self._done(message.header)
 
     def _assign(self, message: Message) -> Frames:
-        return self._change(message, self.store.assign) or self._reply(message.header)
+        return self._change(message, self.store.assign) or self._done(message.header)
 
     def _push_pull(self, message: Message) -> Frames:
         return self._change(message, self.store.push) or self._pull(message)

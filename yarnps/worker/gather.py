@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps._errors import ServerRefused
+from yarnps._errors import ServerRefused, YarnpsError
 from yarnps.protocol.shards import Int64s
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Header
@@ -78,11 +78,10 @@ class Sender(Waiter, Protocol):
     """What sharing needs of its client."""
 
     router: Router
+    broken: YarnpsError | None  # what has ended the work of the client
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
-
-    def check(self) -> None: ...
 
     def submit(self, call: Call, parts: list[Part]) -> Call: ...
 
@@ -189,6 +188,7 @@ class Sharing:
         self._under_way = 0  # calls that have been sent and have no answer
         self._deepest = 0  # most of them since there was none
         self._depth = 0  # most of them the time before
+        self._enough = 1  # so many calls are sent
         self._shared_at = 0.0
 
     def share(self, kind: Kind, keys: Int64s, values: NDArray[Any] | None) -> SharedFuture:
@@ -201,7 +201,8 @@ class Sharing:
         """
         client = self._client
         with client.lock:
-            client.check()
+            if client.broken is not None:
+                raise client.broken
             now = time.monotonic()
             shared = self._gathered
             if (
@@ -212,12 +213,19 @@ class Sharing:
                 self.flush()
                 shared = self._gathered = Shared(kind, self)
             first = shared.add(keys, values)
-            enough = shared.calls >= max(FEW_CALLS, self._under_way, self._depth // 2)
-            if enough or not self._under_way or now - self._shared_at > PAUSE_S:
+            if shared.calls >= self._enough or now - self._shared_at > PAUSE_S:
                 self.flush()
                 now = time.monotonic()
             self._shared_at = now
         return SharedFuture(client, shared, first, shared.keys)
+
+    def _count(self, calls: int) -> None:
+        """So many more are under way; how many are worth a message then."""
+        self._under_way += calls
+        self._deepest = max(self._deepest, self._under_way)
+        self._enough = max(FEW_CALLS, self._under_way, self._depth // 2)
+        if not self._under_way:
+            self._depth, self._deepest, self._enough = self._deepest, 0, 1
 
     def may_grow(self, wanted: Call | None) -> bool:
         """Whether what has been gathered can stay for a moment while somebody waits for `wanted`:
@@ -230,8 +238,7 @@ class Sharing:
         shared, self._gathered = self._gathered, None
         if shared is None:
             return
-        self._under_way += shared.calls
-        self._deepest = max(self._deepest, self._under_way)
+        self._count(shared.calls)
         keys, values = shared.rows()
         self._client.submit(shared, self._client.router.small(keys, values, shared.kind.spec))
 
@@ -240,9 +247,7 @@ class Sharing:
 
         A refused message has changed nothing; only one of its calls may be to blame.
         """
-        self._under_way -= shared.calls
-        if not self._under_way:
-            self._depth, self._deepest = self._deepest, 0
+        self._count(-shared.calls)
         if not isinstance(shared.error, ServerRefused) or shared.calls == 1:
             return
         (keys, values), out, kind = shared.rows(), shared.out, shared.kind

@@ -35,6 +35,7 @@ class SparseTable(Table):
 
     def __init__(self, client: Client, spec: TableSpec, batches: CurrentBatch) -> None:
         super().__init__(client, spec, batches)
+        self._dim = spec.dim
         self._small = spec.dim * spec.itemsize <= SMALL_ROW_BYTES
         self._shares = self._small and may_share(spec)
         self._pushes = SparsePushes(spec, spec.wire) if spec.wire.push != "exact" else None
@@ -87,7 +88,7 @@ class SparseTable(Table):
             the end of the block does.
         """
         unique, rows = self._summed(keys, values, distinct)
-        if 0 < len(unique) <= SMALL_KEYS and self._batches.now is None and self._shares:
+        if self._shares and 0 < len(unique) <= SMALL_KEYS and self._batches.now is None:
             return self._client.sharing.share(self._small_pushes, unique, rows)
         rows = self._limited(rows)
         call = self._write(Op.PUSH)
@@ -191,15 +192,13 @@ class SparseTable(Table):
 
     def _rows(self, values: ArrayLike, count: int) -> NDArray[Any]:
         rows = self._numbers(values)
-        shape = (count, self.spec.dim)
-        if rows.shape == shape:
-            return rows
-        if rows.shape != self._shape(count):
+        dim = self._dim
+        if rows.shape != (count, dim) and (dim > 1 or rows.shape != (count,)):
             raise InputError(
                 f"values for table {self.name} have shape {rows.shape}",
-                f"{count} keys of dim {self.spec.dim} need {self._shape(count)}",
+                f"{count} keys of dim {dim} need {self._shape(count)}",
             )
-        return rows.reshape(shape)
+        return rows.reshape(count, dim)
 
     def _summed(
         self, keys: ArrayLike, values: ArrayLike, distinct: bool
