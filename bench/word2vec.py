@@ -14,7 +14,9 @@ Prints lines ``name value unit``: medians, their spread (highest over lowest), t
 
 **Quality**: for each seed a job's vectors and gensim's are judged by WordSim-353, SimLex-999
 (Spearman's rho) and the analogies among the most frequent 30,000 words (share of right answers).
-Vectors are kept in the folder: a run that was ended goes on.
+Gensim has one thread for this: of n threads on a `corpus_file` each lets its learning rate fall by
+its own words only, so not to `min_alpha`, and the settings would not be the same. Vectors are kept
+in the folder: a run that was ended goes on.
 """
 
 from __future__ import annotations
@@ -251,7 +253,7 @@ def quality(options: argparse.Namespace, folder: Path) -> None:
         name = f"{task.algorithm}-{task.epochs}-{len(task.files)}-{seed}"
         peer, ours = folder / f"gensim-{name}.bin", folder / f"yarnps-{name}"
         if not peer.exists():
-            run_peer(task, folder, peer)
+            run_peer(task, folder, peer, threads=1)
         if not (ours / "manifest.json").exists():
             run_ours(task, folder, ours, batch_rows=options.batch_rows)
         for side, path in (("gensim", peer), ("word2vec", ours)):
