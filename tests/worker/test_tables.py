@@ -378,3 +378,25 @@ def test_wait_with_a_limit(world: World, clients: Any) -> None:
     begin.routes.version += 2
     client.post_routes(begin.routes)
     assert future.wait().tolist() == [0.0]
+
+
+def test_arranged_keys_are_brought_into_order_once_for_all_calls(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = []
+    partition = routing.partition
+
+    def counted(keys: Any, *rest: Any) -> Any:
+        orders.append(keys)
+        return partition(keys, *rest)
+
+    monkeypatch.setattr(routing, "partition", counted)
+    table = world.sparse("arranged", optimizer=Add())
+    keys = np.random.default_rng(3).permutation(500)
+    table.arrange(keys)  # its owner may change it: nothing is kept
+    assert orders == []
+    keys.flags.writeable = False
+    table.arrange(keys)
+    table.push(keys, np.arange(500.0), distinct=True).wait()
+    assert (table.pull(keys).wait() == np.arange(500.0)).all()
+    assert len(orders) == 1

@@ -26,6 +26,7 @@ from yarnps.protocol.tables import Adagrad, Ftrl, Normal, Optimizer, Sgd
 
 if TYPE_CHECKING:
     from yarnps import Batch, Future, Job, SparseTable
+    from yarnps.apps._features import Inputs
     from yarnps.apps._model_folder import ModelFolder
     from yarnps.data import Rows
     from yarnps.spec import FmParams
@@ -103,6 +104,17 @@ def optimizers(params: FmParams) -> tuple[Optimizer, Optimizer]:
     return Ftrl(alpha=rate, beta=params.beta, l1=params.l1), factors
 
 
+class _Seen(NamedTuple):
+    """What the model sees of a batch: `Inputs`, and the keys that have factors.
+
+    Each array of keys is one and the same in all calls: so their order is found once.
+    """
+
+    keys: Int64s
+    with_factors: Int64s
+    entries: Entries
+
+
 class _Pulled(NamedTuple):
     """Parameters that are on their way."""
 
@@ -137,23 +149,29 @@ class _Tables:
             combine="sum",
         )
 
-    def pull(self, keys: Int64s, *, known_only: bool = False) -> _Pulled:
+    def arranged(self, inputs: Inputs) -> _Seen:
+        """Find the order in which the keys travel."""
+        seen = _Seen(inputs.keys, inputs.keys[self._first :], inputs.entries)
+        self._weights.arrange(seen.keys)
+        self._factors.arrange(seen.with_factors)
+        return seen
+
+    def pull(self, seen: _Seen, *, known_only: bool = False) -> _Pulled:
         """Ask for parameters of features; with `known_only`, factors never trained on are 0."""
-        factors = np.zeros((len(keys), self._dim), np.float32)
-        inner, rest = factors[self._first :], keys[self._first :]
-        pulled = self._factors.pull(rest, out=inner)
-        known = self._factors.contains(rest) if known_only else None
-        return _Pulled(self._weights.pull(keys), factors, inner, pulled, known)
+        factors = np.zeros((len(seen.keys), self._dim), np.float32)
+        inner = factors[self._first :]
+        pulled = self._factors.pull(seen.with_factors, out=inner)
+        known = self._factors.contains(seen.with_factors) if known_only else None
+        return _Pulled(self._weights.pull(seen.keys), factors, inner, pulled, known)
 
     def pull_for(self, batch: Batch) -> _Pulled:
         """Ask for what a batch needs."""
-        keys, _ = batch.ahead
-        return self.pull(keys, known_only=batch.phase != "train")
+        return self.pull(batch.ahead, known_only=batch.phase != "train")
 
-    def push(self, keys: Int64s, gradients: Gradients) -> None:
-        self._weights.push(keys, gradients.weights, distinct=True)
-        rest = keys[self._first :]
-        self._factors.push(rest, self._shaped(gradients.factors[self._first :]), distinct=True)
+    def push(self, seen: _Seen, gradients: Gradients) -> None:
+        self._weights.push(seen.keys, gradients.weights, distinct=True)
+        factors = self._shaped(gradients.factors[self._first :])
+        self._factors.push(seen.with_factors, factors, distinct=True)
 
     def _shaped(self, rows: Floats) -> Floats:
         return rows[:, 0] if self._dim == 1 else rows
@@ -167,21 +185,25 @@ def train(job: Job) -> None:
     tables = _Tables(job, params, model.first)
     _try(model, tables)
     learn = (_Regression if model.regression else _Classes)(job, model)
-    for batch in job.data(_Evaluation(model), ahead=model.inputs, pull=tables.pull_for):
+
+    def ahead(rows: Rows) -> _Seen:
+        return tables.arranged(model.inputs(rows))
+
+    for batch in job.data(_Evaluation(model), ahead=ahead, pull=tables.pull_for):
         with batch:
-            keys, entries = batch.ahead
+            seen: _Seen = batch.ahead
             parameters = batch.pulled.wait()
-            scores, sums = model.scores(entries, parameters)
+            scores, sums = model.scores(seen.entries, parameters)
             errors = learn.errors(scores, batch)
-            tables.push(keys, model.gradients(entries, parameters, sums, errors))
+            tables.push(seen, model.gradients(seen.entries, parameters, sums, errors))
 
 
 def _try(model: Model, tables: _Tables) -> None:
     """Load what is compiled before work is asked for: with a lease in hand others would wait."""
-    keys, entries = model.inputs(some_rows())
-    parameters = tables.pull(keys).wait()
-    scores, sums = model.scores(entries, parameters)
-    model.gradients(entries, parameters, sums, scores)
+    seen = tables.arranged(model.inputs(some_rows()))
+    parameters = tables.pull(seen).wait()
+    scores, sums = model.scores(seen.entries, parameters)
+    model.gradients(seen.entries, parameters, sums, scores)
 
 
 class _Regression:
@@ -221,8 +243,7 @@ class _Evaluation:
         self._labels = Labels(APP)
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[np.float64]]:
-        _, entries = batch.ahead
-        scores, _ = self._model.scores(entries, batch.pulled.wait())
+        scores, _ = self._model.scores(batch.ahead.entries, batch.pulled.wait())
         if self._model.regression:
             return squared_sums(self._model.bounded(scores), batch.labels)
         return binary_sums(scores, self._labels.positive(batch.labels, where(batch)))

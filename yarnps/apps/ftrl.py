@@ -25,6 +25,7 @@ from yarnps.protocol.tables import Ftrl
 
 if TYPE_CHECKING:
     from yarnps import Batch, Future, Job, SparseTable
+    from yarnps.apps._features import Inputs
     from yarnps.apps._model_folder import ModelFolder
     from yarnps.data import Rows
     from yarnps.spec import FtrlParams
@@ -75,11 +76,16 @@ def train(job: Job) -> None:
     _try(model, table)
     progress = Progress(job, "train_logloss")
 
+    def ahead(rows: Rows) -> Inputs:
+        inputs = model.inputs(rows)
+        table.arrange(inputs.keys)
+        return inputs
+
     def pull(batch: Batch) -> Future:
         keys, _ = batch.ahead
         return table.pull(keys)
 
-    for batch in job.data(_Evaluation(model), ahead=model.inputs, pull=pull):
+    for batch in job.data(_Evaluation(model), ahead=ahead, pull=pull):
         with batch:
             positive = labels.positive(batch.labels, where(batch))
             keys, entries = batch.ahead

@@ -27,6 +27,9 @@ from yarnps.protocol.tables import TableSpec
 # way, all of them in memory that the processor's cache holds, and a server answers others between.
 PART_BYTES = 1 << 20
 
+# Of so many read-only arrays of keys the order is kept: those of the batch that is worked on, and
+# of the few that are read ahead.
+KNOWN_ORDERS = 12
 
 _FIRST = np.zeros(1, np.int32)
 
@@ -77,8 +80,8 @@ class Router:
         # Shards in the order of their servers, so that each server's keys end up side by side.
         self._order = np.lexsort((np.arange(self.shards), self.owner)).astype(np.int64)
         self._position = np.empty(self.shards, np.int32)
-        # Replaced as a whole: threads may share a router.
-        self._last: tuple[Int64s, Partition] | tuple[None, None] = (None, None)
+        # The newest first. Replaced as a whole: threads may share a router.
+        self._known: tuple[tuple[Int64s, Partition], ...] = ()
         self._position[self._order] = np.arange(self.shards, dtype=np.int32)
         # The same for every call: by number of elements and their size.
         self._dense: dict[tuple[int, int], list[Part]] = {}
@@ -117,7 +120,7 @@ class Router:
         announce
             Name every shard of every server, also those without keys, so that marks move on.
         """
-        return self._parts_of(self._parted(keys), values, row_bytes, announce)
+        return self._parts_of(self.parted(keys), values, row_bytes, announce)
 
     def _parts_of(
         self, parted: Partition, values: NDArray[Any] | None, row_bytes: int, announce: bool
@@ -139,14 +142,15 @@ class Router:
                         parted.order[first:end],
                     )
 
-    def _parted(self, keys: Int64s) -> Partition:
+    def parted(self, keys: Int64s) -> Partition:
         """The keys by shard. The same read-only array again, as for the push of what has just been
         pulled, is not brought into order twice."""
-        last, parted = self._last
-        if parted is None or keys is not last:
-            parted = partition(keys, self.bits, self._position)
-            if not keys.flags.writeable:
-                self._last = keys, parted
+        for known, parted in self._known:
+            if known is keys:
+                return parted
+        parted = partition(keys, self.bits, self._position)
+        if not keys.flags.writeable:
+            self._known = ((keys, parted), *self._known[: KNOWN_ORDERS - 1])
         return parted
 
     def _sections(self, parted: Partition, low: int, high: int, announce: bool) -> Sections:

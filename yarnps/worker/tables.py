@@ -69,6 +69,19 @@ class SparseTable(Table):
         self._client.submit(call, self._parts(wanted, None))
         return Future(self._client, call, rows, self._shape(len(wanted)))
 
+    def arrange(self, keys: Int64s) -> None:
+        """Bring keys into the order in which they travel, now and in this thread.
+
+        Calls with the same array then need not do it: of use in the `ahead` of `Job.data`.
+
+        Parameters
+        ----------
+        keys : ndarray of int64, shape (n,)
+            Read-only (``keys.flags.writeable = False``), or nothing is kept.
+        """
+        if not keys.flags.writeable:
+            self._client.router.parted(self._keys(keys))
+
     def push(self, keys: ArrayLike, values: ArrayLike, *, distinct: bool = False) -> Future:
         """Send gradients (for an `Add` table: what to add).
 
