@@ -9,6 +9,7 @@ import sys
 BENCHMARKS = (
     ("push and pull, beside pyzmq, the kernels alone and memcpy", ["bench.pushpull", "--peers"]),
     ("FTRL from text, beside Vowpal Wabbit", ["bench.ftrl"]),
+    ("FTRL on one worker and server, and on four, on the same cores", ["bench.scaling"]),
     ("factorization machines, beside myFM", ["bench.fm"]),
     ("memory and longest request of growing tables, and their kernels", ["bench.tables"]),
     ("MXNet's start and barriers, beside its own scheduler", ["bench.dmlc"]),

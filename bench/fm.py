@@ -22,7 +22,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from bench.ftrl import show, venv_with
+from bench.ftrl import venv_with
+from bench.jobs import show
 from specs.movielens_data import make
 from yarnps._kernels import jit
 

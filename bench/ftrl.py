@@ -17,28 +17,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from bench import processes
-from bench.drill import Watched
-from bench.startup import cpu_seconds
+from bench import jobs
+from bench.jobs import show
 from bench.zipf_rows import Made, make
 
 PEER = "vowpalwabbit==9.11.9"
 ALPHA, BETA = 0.1, 1.0
 L1 = 0.0  # as Vowpal Wabbit's
 LIMIT_S = 900.0
-POLL_S = 0.02
 JOB = """
 name: zipf
 services:
@@ -131,76 +126,12 @@ def run_ours(made: Made, folder: Path, batch_rows: int) -> Run:
     spec.write_text(
         JOB.format(**settings, train=made.train, test=made.test, model=folder / "model")
     )
-    command = [sys.executable, "-m", "yarnps.client.main", "submit", str(spec), "--detach"]
-    done = subprocess.run(
-        [*command, "--cluster", "local"], stdout=subprocess.PIPE, text=True, timeout=LIMIT_S
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"ftrl: submit ended with {done.returncode}")
-    application = done.stdout.strip()
-    watched = Watched(application, "local")
-    samples = _watch(watched)
-    status = watched.status
-    assert status is not None and status.outcome is not None
-    if status.outcome.state != "SUCCEEDED":
-        raise SystemExit(f"ftrl: the job ended as {status.outcome.state}: {status.outcome.cause}")
-    begun, ended = _training(application)
-    first, last = _at(samples, begun), _at(samples, ended)
-    used = {kind: seconds - first.get(kind, 0.0) for kind, seconds in last.items()}
-    return Run(ended - begun, sum(used.values()), status.metrics["test_auc"], used)
-
-
-Sample = tuple[float, dict[str, float]]
-
-
-def _watch(watched: Watched) -> list[Sample]:
-    """Until the job has ended: (time, processor seconds of its processes so far, by kind)."""
-    samples: list[Sample] = []
-    found: list[processes.Found] = []
-    roles = False
-    deadline = time.monotonic() + LIMIT_S
-    next_look = 0.0
-    while time.monotonic() < deadline:
-        if not roles:
-            found = list(processes.of_application(watched.application))
-            roles = {p.role for p in found if p.kind == "role"} == {"worker", "server"}
-        used: dict[str, float] = {}
-        for process in found:
-            kind = process.role if process.kind == "role" else process.kind
-            used[kind] = used.get(kind, 0.0) + cpu_seconds(process.pid)
-        samples.append((time.time(), used))
-        if time.monotonic() >= next_look:
-            next_look = time.monotonic() + 0.5
-            watched.look()
-            if watched.ended:
-                watched.view.close()
-                return samples
-        time.sleep(POLL_S)
-    raise SystemExit(f"ftrl: {watched.application} does not end")
-
-
-def _at(samples: list[Sample], when: float) -> dict[str, float]:
-    return min(samples, key=lambda sample: abs(sample[0] - when))[1]
-
-
-def _training(application: str) -> tuple[float, float]:
-    """When the worker got its first lease, and when it had done the last split, by its log."""
-    folder = Path.home() / ".yarnps" / "local" / application / "containers"
-    (log,) = folder.glob("worker_0/worker-0-*.log")
-    pattern = re.compile(r"^(\S+ \S+),(\d+) .*(leased|done): split \d+ of epoch \d+, train", re.M)
-    times: dict[str, list[float]] = {"leased": [], "done": []}
-    for stamp, millis, what in pattern.findall(log.read_text()):
-        at = time.mktime(time.strptime(stamp, "%Y-%m-%d %H:%M:%S")) + int(millis) / 1000
-        times[what].append(at)
-    return min(times["leased"]), max(times["done"])
+    ran = jobs.run(spec)
+    training = ran.training()
+    return Run(training.seconds, training.cpu, ran.status.metrics["test_auc"], training.parts)
 
 
 # ---------------------------------------------------------------------- the report
-
-
-def show(name: str, values: list[float], unit: str) -> None:
-    spread = max(values) / max(min(values), 1e-12)
-    print(f"{name} {statistics.median(values):.4g} {unit} x{spread:.2f}", flush=True)
 
 
 def main() -> int:

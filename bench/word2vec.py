@@ -15,33 +15,29 @@ Prints lines ``name value unit``: medians, their spread (highest over lowest), t
 **Quality**: for each seed a job's vectors and gensim's are judged by WordSim-353, SimLex-999
 (Spearman's rho) and the analogies among the most frequent 30,000 words (share of right answers).
 Gensim has one thread for this: of n threads on a `corpus_file` each lets its learning rate fall by
-its own words only, so not to `min_alpha`, and the settings would not be the same. Vectors are kept
-in the folder: a run that was ended goes on.
+its own words only, so not to `min_alpha`, and the settings would not be the same. It learns the
+text as it is, and (`gensim_mixed`) its lines in a random order, as a job mixes its input when it
+is not told otherwise. Vectors are kept in the folder: a run that was ended goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bench import processes
-from bench.drill import Watched
-from bench.startup import cpu_seconds
+from bench import jobs
+from bench.jobs import show
 from specs.english_data import FOLDER, make
 
 LIMIT_S = 3600.0
-POLL_S = 0.05
 THREADS = 2
 RESTRICT = 30_000
 SAME: dict[str, Any] = {"window": 5, "negative": 5, "min_count": 5, "sample": 0.001}
@@ -79,9 +75,6 @@ print(json.dumps({**found, "whole": time.perf_counter() - whole}))
 """
 
 
-Sample = tuple[float, dict[str, float]]  # time, processor seconds so far by kind of process
-
-
 @dataclass(frozen=True)
 class Task:
     """What both sides train."""
@@ -110,10 +103,15 @@ class Run:
     parts: dict[str, float] = field(default_factory=dict)
 
 
-def run_peer(task: Task, folder: Path, out: Path, threads: int = THREADS) -> Run:
-    """Gensim on the same text."""
+def run_peer(
+    task: Task, folder: Path, out: Path, threads: int = THREADS, *, mixed: bool = False
+) -> Run:
+    """Gensim on the same text; `mixed`: on its lines in a random order."""
     text = folder / "text"
-    text.write_bytes(b"".join(path.read_bytes() for path in task.files))
+    lines = [line for path in task.files for line in path.read_bytes().splitlines(keepends=True)]
+    if mixed:
+        random.Random(task.seed).shuffle(lines)
+    text.write_bytes(b"".join(lines))
     settings = {
         **SAME,
         "vector_size": DIM,
@@ -152,64 +150,9 @@ def run_ours(
             model=model,
         )
     )
-    begun = time.time()
-    command = [sys.executable, "-m", "yarnps.client.main", "submit", str(spec), "--detach"]
-    done = subprocess.run(
-        [*command, "--cluster", "local"], stdout=subprocess.PIPE, text=True, timeout=LIMIT_S
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"word2vec: submit ended with {done.returncode}")
-    watched = Watched(done.stdout.strip(), "local")
-    samples = _watch(watched)
-    status = watched.status
-    assert status is not None and status.outcome is not None and status.ended is not None
-    if status.outcome.state != "SUCCEEDED":
-        raise SystemExit(f"word2vec: the job {status.outcome.state}: {status.outcome.cause}")
-    first, last = _training(Path(status.job_dir.removeprefix("file://")))
-    kinds = samples[-1][1]
-    parts = {kind: _at(samples, kind, last) - _at(samples, kind, first) for kind in kinds}
-    return Run(last - first, sum(parts.values()), status.ended - begun, parts)
-
-
-def _watch(watched: Watched) -> list[Sample]:
-    """Until the job has ended: what all its processes have used so far."""
-    samples: list[Sample] = []
-    used: dict[int, float] = {}
-    kinds: dict[int, str] = {}
-    deadline, next_look = time.monotonic() + LIMIT_S, 0.0
-    while time.monotonic() < deadline:
-        if time.monotonic() >= next_look:
-            next_look = time.monotonic() + 1.0
-            for found in processes.of_application(watched.application):
-                kinds[found.pid] = found.role if found.kind == "role" else found.kind
-            watched.look()
-            if watched.ended:
-                watched.view.close()
-                return samples
-        # A process that has ended keeps what it had used.
-        used = {pid: max(used.get(pid, 0.0), cpu_seconds(pid)) for pid in kinds}
-        sums = dict.fromkeys(kinds.values(), 0.0)
-        for pid, seconds in used.items():
-            sums[kinds[pid]] += seconds
-        samples.append((time.time(), sums))
-        time.sleep(POLL_S)
-    raise SystemExit(f"word2vec: {watched.application} does not end")
-
-
-def _at(samples: list[Sample], kind: str, when: float) -> float:
-    used = [sums.get(kind, 0.0) for _, sums in samples]
-    return float(np.interp(when, [at for at, _ in samples], used))
-
-
-def _training(job_folder: Path) -> tuple[float, float]:
-    """When the first training split was leased and the last one done, by the workers' logs."""
-    pattern = re.compile(r"^(\S+ \S+),(\d+) .*(leased|done): split \d+ of epoch \d+, train", re.M)
-    times: dict[str, list[float]] = {"leased": [], "done": []}
-    for log in job_folder.glob("containers/worker_*/worker-*.log"):
-        for stamp, millis, what in pattern.findall(log.read_text()):
-            at = time.mktime(time.strptime(stamp, "%Y-%m-%d %H:%M:%S")) + int(millis) / 1000
-            times[what].append(at)
-    return min(times["leased"]), max(times["done"])
+    ran = jobs.run(spec)
+    training = ran.training()
+    return Run(training.seconds, training.cpu, ran.whole, training.parts)
 
 
 # ---------------------------------------------------------------------- speed
@@ -237,37 +180,39 @@ def speed(options: argparse.Namespace, folder: Path) -> None:
     show("word2vec_over_gensim_whole", [peer.whole / run.whole for run, peer in pairs], "ratio")
 
 
-def show(name: str, values: list[float], unit: str) -> None:
-    spread = max(values) / max(min(values), 1e-12)
-    print(f"{name} {statistics.median(values):.4g} {unit} x{spread:.2f}", flush=True)
-
-
 # ---------------------------------------------------------------------- quality
 
 
 def quality(options: argparse.Namespace, folder: Path) -> None:
-    """Both for each seed; prints the metrics, then how far the means are apart."""
-    found: dict[str, list[dict[str, float]]] = {"gensim": [], "word2vec": []}
+    """All three for each seed; prints the metrics, then how far the means are apart."""
+    found: dict[str, list[dict[str, float]]] = {}
     for seed in options.seeds:
         task = Task(text_files()[: options.files], options.algorithm, options.epochs, seed)
         name = f"{task.algorithm}-{task.epochs}-{len(task.files)}-{seed}"
-        peer, ours = folder / f"gensim-{name}.bin", folder / f"yarnps-{name}"
-        if not peer.exists():
-            run_peer(task, folder, peer, threads=1)
-        if not (ours / "manifest.json").exists():
-            run_ours(task, folder, ours, batch_rows=options.batch_rows)
-        for side, path in (("gensim", peer), ("word2vec", ours)):
-            found[side].append(metrics_of(path))
+        sides = {
+            "gensim": folder / f"gensim-{name}.bin",
+            "gensim_mixed": folder / f"mixed-{name}.bin",
+        }
+        for side, path in sides.items():
+            if not path.exists():
+                run_peer(task, folder, path, threads=1, mixed=side == "gensim_mixed")
+        sides["word2vec"] = folder / f"yarnps-{name}"
+        if not (sides["word2vec"] / "manifest.json").exists():
+            run_ours(task, folder, sides["word2vec"], batch_rows=options.batch_rows)
+        for side, path in sides.items():
+            found.setdefault(side, []).append(metrics_of(path))
             print(side, "seed", seed, json.dumps(found[side][-1]), flush=True)
-    for name in found["gensim"][0]:
-        theirs, mine = ([run[name] for run in found[side]] for side in ("gensim", "word2vec"))
-        deviation = statistics.stdev(theirs) if len(theirs) > 1 else float("nan")
-        apart = (statistics.mean(mine) - statistics.mean(theirs)) / deviation
-        print(
-            f"{name}: word2vec {statistics.mean(mine):.4f} ({spread_of(mine)}), "
-            f"gensim {statistics.mean(theirs):.4f} ({spread_of(theirs)}): "
-            f"{apart:+.1f} standard deviations of gensim"
-        )
+    for metric in found["word2vec"][0]:
+        values = {side: [run[metric] for run in runs] for side, runs in found.items()}
+        mine = values.pop("word2vec")
+        print(f"{metric} word2vec {statistics.mean(mine):.4f} ({spread_of(mine)})")
+        for side, theirs in values.items():
+            deviation = statistics.stdev(theirs) if len(theirs) > 1 else float("nan")
+            apart = (statistics.mean(mine) - statistics.mean(theirs)) / deviation
+            print(
+                f"{metric} {side} {statistics.mean(theirs):.4f} ({spread_of(theirs)}): "
+                f"word2vec is {apart:+.1f} of its standard deviations away"
+            )
 
 
 def spread_of(values: list[float]) -> str:
