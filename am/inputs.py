@@ -257,6 +257,8 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"is": type(value).__name__, **fields}
+    if isinstance(value, dict):
+        return {"dict": value}  # its keys are others' words, and mean nothing to `decode`
     if isinstance(value, tuple):
         return {"tuple": [encode(item) for item in value]}
     return value
@@ -281,6 +283,8 @@ def decode(data: Any) -> Any:
     """The inverse of `encode`."""
     if not isinstance(data, dict):
         return data
+    if "dict" in data:
+        return data["dict"]
     if "bytes" in data:
         return base64.b64decode(data["bytes"])
     if "pb" in data:

@@ -7,7 +7,7 @@
 ``attempt.<n>``               marker of the AM attempt that may write here; the newest one wins
 ``am.json``                   where the ApplicationMaster (AM) listens, while it runs
 ``am.crt``, ``am.pem``        the application's certificate pair (600, removed at the end)
-``events/<attempt>-<n>.jsonl``  the event log, in pieces
+``events/<attempt>-<n>.jsonl``  the event log, in pieces; `n` is the number of its first event
 ``status.json``               the last status document
 ``outcome.json``              how the job ended; when it exists, no attempt runs it again
 ``splits.json``               ``runtime: xgboost``: the input, for the workers to share
@@ -107,9 +107,10 @@ class JobDir:
 
     # ------------------------------------------------------------ events
 
-    def write_events(self, attempt: int, piece: int, lines: list[str]) -> None:
-        """Add one piece to the event log."""
-        name = self.inside(EVENTS, f"{attempt:04d}-{piece:06d}.jsonl")
+    def write_events(self, attempt: int, lines: list[str]) -> None:
+        """Add one piece to the event log, or replace one that begins with the same event."""
+        first = json.loads(lines[0])["seq"]
+        name = self.inside(EVENTS, f"{attempt:04d}-{first:012d}.jsonl")
         self.files.write_bytes(name, ("\n".join(lines) + "\n").encode(), overwrite=True)
 
     def events(self) -> Iterator[dict[str, Any]]:

@@ -28,7 +28,7 @@ class EventLog:
 
     def __init__(self, path: Path, attempt: int = 1) -> None:
         self._events: deque[Event] = deque(maxlen=KEPT)
-        self._unsent: list[str] = []
+        self._unsent: deque[str] = deque()  # its ends may be used by several threads
         self._next = (attempt - 1) * NUMBERS_OF_AN_ATTEMPT + 1
         self._sent_path = path.with_suffix(".sent")
         self._sent = int(self._sent_path.read_text()) if self._sent_path.exists() else 0
@@ -66,8 +66,7 @@ class EventLog:
 
     def take_unsent(self) -> list[str]:
         """The lines that have not been taken for upload yet."""
-        lines, self._unsent = self._unsent, []
-        return lines
+        return [self._unsent.popleft() for _ in range(len(self._unsent))]
 
     def mark_sent(self, lines: list[str]) -> None:
         """These lines are uploaded. A process that dies before saying so uploads them again."""
@@ -78,7 +77,7 @@ class EventLog:
 
     def put_back(self, lines: list[str]) -> None:
         """Lines whose upload failed: they come first the next time."""
-        self._unsent = lines + self._unsent
+        self._unsent.extendleft(reversed(lines))
 
     def close(self) -> None:
         """Close the file; nothing can be added afterwards."""

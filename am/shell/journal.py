@@ -18,7 +18,8 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-# Beyond this size a snapshot takes the place of the records.
+# Beyond this size a snapshot takes the place of the records, if they have come to more than it: the
+# snapshot of a job with very many splits is larger than this by itself.
 COMPACT_BYTES = 16 << 20
 
 
@@ -31,6 +32,7 @@ class Journal:
             _cut_torn_line(path)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 -- kept open for its life
         self._size = self._file.tell()
+        self._snapshot_size = 0
         self._waiting = bytearray()
 
     def append(self, record: bytes, *, soon: bool = False) -> None:
@@ -55,7 +57,7 @@ class Journal:
     @property
     def wants_compaction(self) -> bool:
         """Whether it has grown so much that a snapshot should replace it."""
-        return self._size > COMPACT_BYTES
+        return self._size > max(COMPACT_BYTES, 2 * self._snapshot_size)
 
     def compact(self, snapshot: dict[str, Any]) -> None:
         """Replace all records by `snapshot`; the old file stays until the new one is whole.
@@ -71,7 +73,7 @@ class Journal:
         self._file.close()
         os.replace(fresh, self.path)
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
-        self._size = self._file.tell()
+        self._size = self._snapshot_size = self._file.tell()
 
     def close(self) -> None:
         """Close the file."""

@@ -114,8 +114,8 @@ class Shell:
             self._repeat(TICK_EVERY_S, self._tick),
             self._repeat(TICK_S, self._alive),
             self._repeat(self.cluster.poll_s, self._lookout.look),
-            self._repeat(UPLOAD_EVERY_S, self._in_thread(self._records.send_events)),
-            self._repeat(STATUS_EVERY_S, self._in_thread(self._records.write_status)),
+            self._repeat(UPLOAD_EVERY_S, self._records.send_events),
+            self._repeat(STATUS_EVERY_S, self._records.write_status),
             self._repeat(ATTEMPT_EVERY_S, self._check_attempt),
             self._repeat(REASON_EVERY_S, self._lookout.ask_reason),
         ]
@@ -153,7 +153,6 @@ class Shell:
             self.machine.handle(event, record["now"])
             count += 1
         self._am_restarts += self._returning
-        self._records.number_from(self._am_restarts)
         self._journal = Journal(self._journal_path)
         logger.info("journal: %d inputs replayed", count)
 
@@ -218,7 +217,7 @@ class Shell:
         """Write everything down, then end the application."""
         outcome = self.machine.outcome
         assert outcome is not None
-        await asyncio.to_thread(self._records.leave_word, outcome)
+        await self._records.leave_word(outcome)
         await self._agents_gone()
         await self.service.stop()
         await self._addresses.close_page()
@@ -289,16 +288,9 @@ class Shell:
 
     async def _check_attempt(self) -> None:
         """A newer attempt's marker: this one stops at once, and touches nothing more."""
-        newest = await asyncio.to_thread(self._records.newest_attempt)
+        newest = await self._records.newest_attempt()
         if newest > self.config.attempt:
             self.leave(f"attempt {newest} has taken over")
-
-    @staticmethod
-    def _in_thread(work: Callable[[], None]) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def run() -> None:
-            await asyncio.to_thread(work)
-
-        return run
 
     # ------------------------------------------------------------ time
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -48,3 +49,24 @@ def test_what_was_not_uploaded_before_a_death_is_uploaded_afterwards(tmp_path: P
 
 def texts(lines: list[str]) -> list[str]:
     return [json.loads(line)["text"] for line in lines]
+
+
+def test_an_event_that_comes_while_lines_are_put_back_is_not_lost(tmp_path: Path) -> None:
+    """The upload runs in a thread; events come in the loop's."""
+    with closing(EventLog(tmp_path / "events.jsonl")) as log:
+
+        class Interrupted(list[str]):
+            """Whoever goes through these lines is interrupted by an event."""
+
+            def __add__(self, other: object) -> list[str]:
+                whole = [*self, *other]  # type: ignore[misc]
+                log.add(event("b"))
+                return whole
+
+            def __reversed__(self) -> Iterator[str]:
+                log.add(event("b"))
+                return reversed(list(self))
+
+        log.add(event("a"))
+        log.put_back(Interrupted(log.take_unsent()))
+        assert texts(log.take_unsent()) == ["a", "b"]

@@ -59,3 +59,25 @@ def test_records_come_back_as_they_were(event: i.Input) -> None:
     read = json.loads(i.record(event, 1796055099.125))
     assert read["now"] == 1796055099.125
     assert i.decode(read["event"]) == event
+
+
+def test_names_of_nodes_are_nothing_but_names() -> None:
+    event = i.Listed((), (), racks={"pb": "/a", "tuple": "/b", "is": "/c", "bytes": "/d"})
+    assert i.decode(json.loads(i.record(event, 1.0))["event"]) == event
+
+
+def test_a_snapshot_larger_than_the_limit_is_not_made_with_every_record(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a job with very many splits."""
+    monkeypatch.setattr("yarnps.am.shell.journal.COMPACT_BYTES", 100)
+    journal = Journal(path)
+    journal.append(b'"' + b"x" * 100 + b'"')
+    assert journal.wants_compaction
+    journal.compact({"splits": "x" * 500})
+    written = 0
+    while not journal.wants_compaction:
+        journal.append(b'"' + b"x" * 98 + b'"')
+        written += 1
+    assert written == 6  # as much as the snapshot itself
+    journal.close()
