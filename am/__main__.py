@@ -34,6 +34,10 @@ logger = logging.getLogger("yarnps.am")
 JOB_FILE = "yarnps-job.json"
 
 
+class AttemptOver(Exception):
+    """This attempt must not go on."""
+
+
 def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
     """What the state machine has to know."""
     if job.block is None:
@@ -68,12 +72,23 @@ def full_address(address: str) -> str:
 
 
 def prepare(config: Config, job_dir: JobDir, folder: Path) -> Outcome | None:
-    """Claim the job directory. Returns the outcome when the job has ended for good already."""
+    """Claim the job directory. Returns the outcome when the job has ended for good already.
+
+    Raises
+    ------
+    AttemptOver
+        A newer attempt has claimed it.
+    """
     job_dir.create()
+    newest = job_dir.newest_attempt()
+    if newest > config.attempt:
+        # Its address and files are in the directory now: a process of ours that comes back late
+        # must not put its own over them.
+        raise AttemptOver(f"attempt {newest} has taken over")
     ended = job_dir.read_json(OUTCOME)
     if ended is not None:
         return Outcome(**ended)
-    if job_dir.newest_attempt() < config.attempt:
+    if newest < config.attempt:
         job_dir.claim(config.attempt, f"{os.uname().nodename} {os.getpid()}")
     shown = masked_job(config.job)
     job_dir.write(JOB_YAML, shown.text.encode(), mode=0o600)
@@ -90,7 +105,11 @@ async def serve(folder: Path) -> int:
     await cluster.open()
     config = make_config(job, cluster, folder)
     job_dir = JobDir(config.job_dir)
-    ended = await asyncio.to_thread(prepare, config, job_dir, folder)
+    try:
+        ended = await asyncio.to_thread(prepare, config, job_dir, folder)
+    except AttemptOver as error:
+        logger.error("%s: this attempt stops here", error)
+        return EXIT_ATTEMPT_OVER
     if ended is not None:
         # An earlier attempt has ended the job; YARN shows what its last attempt says.
         state: Any = ended.state

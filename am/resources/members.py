@@ -1,9 +1,9 @@
 """Who is in the job: ranks, their containers, and what becomes of them. No I/O, no clock.
 
-Inputs (with the time) go in, decisions come out. All but `heard`, `agent_gone` and `due` are
-durable: a second `Members` that is fed the same inputs makes the same decisions and has the same
-`snapshot`. So that a journal need not hold every tick, time acts in two steps: `due` says which
-limits have run out, `expire` (the input to journal) acts on one of them.
+Inputs (with the time) go in, decisions come out. All but `heard`, `forget_heard`, `agent_gone` and
+`due` are durable: a second `Members` that is fed the same inputs makes the same decisions and has
+the same `snapshot`. So that a journal need not hold every tick, time acts in two steps: `due` says
+which limits have run out, `expire` (the input to journal) acts on one of them.
 """
 
 from __future__ import annotations
@@ -216,6 +216,10 @@ class Members:
         """Something came from an agent. Not for the journal."""
         self._hearing.heard(container, now, heartbeat)
 
+    def forget_heard(self) -> None:
+        """A process that has come back has heard nobody yet. Not for the journal."""
+        self._hearing.forget()
+
     def agent_gone(self, container: str, now: float) -> list[Decision]:
         """An agent's stream broke. Not a death yet. Not for the journal."""
         rank = self._requests.rank_of(container)
@@ -321,6 +325,11 @@ class Members:
     def missing(self) -> list[str]:
         """Who is not up and why, for people."""
         return roster.missing(self._ranks.values())
+
+    @property
+    def containers(self) -> frozenset[str]:
+        """The containers of all ranks, as far as the cluster has named them."""
+        return frozenset(rank.container for rank in self._ranks.values() if rank.container)
 
     def rank_of(self, container: str) -> tuple[str, int] | None:
         """Role and rank of a container that counts."""

@@ -35,6 +35,7 @@ class Addresses:
         self._job_dir = job_dir
         self._state = folder / STATE_FILE
         self._page: Page | None = None
+        self._page_port = 0
 
     async def listen(self, service: Service) -> None:
         """Open the control service."""
@@ -46,13 +47,26 @@ class Addresses:
         await self._tell_where("")
 
     async def open_page(self, status: Callable[[int], Status]) -> str:
-        """Open the page; returns its address for people."""
+        """Open the page, unless it is, and have the cluster show it.
+
+        Returns
+        -------
+        str
+            Its address for people.
+
+        Raises
+        ------
+        ClusterError, OSError
+            The cluster does not show it; or no port is to be had.
+        """
         from yarnps.am.web.server import Page
 
-        page = self._page = Page(status, prefix=self._had("prefix"))
-        port = await page.start(self._had("page_port") or 0)
-        self._remember(page_port=port, prefix=page.prefix)
-        url = await self._cluster.add_page(port, page.prefix)
+        if self._page is None:
+            page = Page(status, prefix=self._had("prefix"))
+            self._page_port = await page.start(self._had("page_port") or 0)
+            self._page = page
+            self._remember(page_port=self._page_port, prefix=page.prefix)
+        url = await self._cluster.add_page(self._page_port, self._page.prefix)
         await self._tell_where(url)
         return url
 
@@ -77,4 +91,6 @@ class Addresses:
 
     def _remember(self, **values: Any) -> None:
         known = json.loads(self._state.read_text()) if self._state.exists() else {}
-        self._state.write_text(json.dumps({**known, **values}))
+        fresh = self._state.with_suffix(".new")
+        fresh.write_text(json.dumps({**known, **values}))
+        fresh.replace(self._state)  # half a file would stop every process that comes back

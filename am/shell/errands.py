@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 # Agents get this long to end their roles before their containers are taken.
 POLITE_S = 5.0
+# A container that nobody takes back uses the cluster up to the job's end.
+RELEASE_TRIES = 5
+RELEASE_AGAIN_S = 5.0
 
 
 class Errands:
@@ -76,6 +79,12 @@ class Errands:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def stop(self) -> None:
+        """Leave undone what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
@@ -102,10 +111,14 @@ class Errands:
             deadline = time.monotonic() + POLITE_S
             while back.container in self._agents and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
-        try:
-            await self._cluster.release(back.container)
-        except YarnpsError as error:
-            logger.warning("%s could not be released: %s", back.container, error)
+        for tries_left in reversed(range(RELEASE_TRIES)):
+            try:
+                await self._cluster.release(back.container)
+                return
+            except YarnpsError as error:
+                logger.warning("%s could not be released: %s", back.container, error.what)
+            if tries_left:
+                await asyncio.sleep(RELEASE_AGAIN_S)
 
     # ------------------------------------------------------------ files
 

@@ -16,6 +16,10 @@ logger = logging.getLogger(__name__)
 
 # A cluster that does not answer a process that has come back is asked again for so long.
 RETURN_LIMIT_S = 120.0
+AGAIN_S = 1.0
+# A node that is lost does not give the output of its containers, and lets each of them be waited
+# for: after this, ends are told without their output.
+OUTPUTS_LIMIT_S = 10.0
 
 
 class Lookout:
@@ -57,10 +61,15 @@ class Lookout:
         except YarnpsError as error:
             logger.warning("the cluster did not answer: %s", error.what)
             return
-        for info in containers:
-            if self._known.get(info.id) != info:
-                self._known[info.id] = info
-                tail = await self._output_of(info)
+        changed = [info for info in containers if self._known.get(info.id) != info]
+        self._known.update((info.id, info) for info in changed)
+        for info in changed:
+            if info.state != "ended":
+                self._feed(i.Changed(info))
+        deadline = time.monotonic() + OUTPUTS_LIMIT_S
+        for info in changed:
+            if info.state == "ended":
+                tail = await self._output_of(info) if time.monotonic() < deadline else ""
                 self._feed(i.Changed(info, tail, self._members().peak_of(info.id)))
 
     async def look_again(self) -> tuple[ContainerInfo, ...]:
@@ -73,14 +82,18 @@ class Lookout:
         """
         deadline = time.monotonic() + RETURN_LIMIT_S
         while True:
+            held = self._members().containers
             try:
                 containers = await self._cluster.containers()
-                break
             except YarnpsError as error:
                 if time.monotonic() > deadline:
                     raise
                 logger.warning("the cluster did not answer, it is asked again: %s", error.what)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(AGAIN_S)
+                continue
+            # One that was given to us meanwhile need not be in the answer, and is not gone.
+            if self._members().containers <= held:
+                break
         self._known = {info.id: info for info in containers}
         return tuple(containers)
 
@@ -102,8 +115,6 @@ class Lookout:
 
     async def _output_of(self, info: ContainerInfo) -> str:
         """The last output of a container that has just ended; empty where it cannot be had."""
-        if info.state != "ended":
-            return ""
         try:
             return await self._cluster.output(info.id)
         except YarnpsError as error:

@@ -10,12 +10,14 @@ import asyncio
 import dataclasses
 import functools
 import logging
+import os
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from yarnps._errors import YarnpsError
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, End, Log, Refuse, Tell
 from yarnps.am.clusters.base import Cluster
@@ -35,7 +37,7 @@ from yarnps.am.shell.service import Service
 from yarnps.am.shell.telemetry import Telemetry
 from yarnps.am.shell.trackers import Trackers
 from yarnps.am.shell.view import Surroundings
-from yarnps.am.supervisor import TICK_S, Ticker
+from yarnps.am.supervisor import START, TICK_S, Ticker
 from yarnps.jobdir import JobDir
 from yarnps.status import Event, Outcome, Status, to_json
 
@@ -49,9 +51,13 @@ UPLOAD_EVERY_S = 2.0
 STATUS_EVERY_S = 5.0
 ATTEMPT_EVERY_S = 10.0
 REASON_EVERY_S = 5.0
+PROGRESS_EVERY_S = 1.0
 # The page is opened when training has begun, or so long after the containers have been asked for:
 # who waits for training to begin should not wait for a web server's modules first.
 PAGE_AFTER_S = 3.0
+# A cluster that does not show the page is asked again so often.
+PAGE_TRIES = 10
+PAGE_AGAIN_S = 30.0
 # A loop that lags by more than this cannot judge the silence of others.
 RESPONSIVE_S = 2.0
 
@@ -79,13 +85,13 @@ class Shell:
         )
         self.service = Service(self.agents, self, certificate, key)
         self._journal_path = folder / "journal.jsonl"
-        self._returning = self._journal_path.exists()
+        self._returning = False
         self._journal: Journal | None = None
         self._over = asyncio.Event()
         self._imported = asyncio.Event()
         self._pushed = asyncio.Event()
         self._ticker = Ticker.from_environment()
-        self._am_restarts = 0
+        self._am_restarts = int(os.environ.get(START, "0"))
         self._lag_s = 0.0
         self._last_tick = time.time()
         self._superseded = False
@@ -108,11 +114,20 @@ class Shell:
 
     async def run(self) -> Outcome | None:
         """Until the job has ended; None: a newer attempt has taken over."""
+        # To the very end, and whatever else takes long: the supervisor ends who does not tick.
+        alive = asyncio.create_task(self._repeat(TICK_S, self._alive))
+        try:
+            await self._until_over()
+            return None if self._superseded else await self._finish()
+        finally:
+            alive.cancel()
+
+    async def _until_over(self) -> None:
         self._begin()
         # Awake while containers come: a restarted AM must not take them for silent.
         loops = [
             self._repeat(TICK_EVERY_S, self._tick),
-            self._repeat(TICK_S, self._alive),
+            self._repeat(PROGRESS_EVERY_S, self._show_progress),
             self._repeat(self.cluster.poll_s, self._lookout.look),
             self._repeat(UPLOAD_EVERY_S, self._records.send_events),
             self._repeat(STATUS_EVERY_S, self._records.write_status),
@@ -128,10 +143,12 @@ class Shell:
         finally:
             for task in [over, *tasks]:
                 task.cancel()
-        return None if self._superseded else await self._finish()
 
     def _begin(self) -> None:
         """Start, or go on where the process before this one was ended."""
+        if self.machine.outcome is not None:
+            self._over.set()  # which that process did not live to write down
+            return
         if self._returning:
             self._errands.spawn(self._return())
         else:
@@ -142,19 +159,20 @@ class Shell:
     def recall(self) -> None:
         """Learn from the journal what an earlier process knew; before anyone can call."""
         count = 0
-        for record in replay(self._journal_path):
+        for count, record in enumerate(replay(self._journal_path), 1):
             if "snapshot" in record:
                 self.machine.restore(record["snapshot"])
+                self._returning = True
                 continue
-            event = i.decode(record["event"])
-            if isinstance(event, i.Started):
+            if count == 1:
                 self.machine = JobMachine(self.config, record["now"])
-            self._am_restarts += isinstance(event, i.Reconciled)
+            event = i.decode(record["event"])
+            self._returning = self._returning or isinstance(event, i.Started)
             self.machine.handle(event, record["now"])
-            count += 1
-        self._am_restarts += self._returning
+        # Nobody has been heard yet: what that process waited for may have come while it was dead.
+        self.machine.members.forget_heard()
         self._journal = Journal(self._journal_path)
-        logger.info("journal: %d inputs replayed", count)
+        logger.info("journal: %d records replayed", count)
 
     async def listen(self) -> None:
         """Open the control service; agents and clients can call from now on."""
@@ -174,10 +192,19 @@ class Shell:
     async def _open_page(self) -> None:
         if not self._returning:
             await self._training_begins(PAGE_AFTER_S)
-            # Two threads that import at the same time may wait for each other (Python 3.11).
-            await self._imported.wait()
-        url = await self._addresses.open_page(self.status)
-        self._log(Log("page", f"the page is at {url}"), time.time())
+        # Two threads that import at the same time may wait for each other (Python 3.11).
+        await self._imported.wait()
+        for _ in range(PAGE_TRIES):
+            try:
+                url = await self._addresses.open_page(self.status)
+            except (YarnpsError, OSError) as error:
+                logger.warning("the page cannot be opened, it is tried again: %s", error)
+                await asyncio.sleep(PAGE_AGAIN_S)
+            else:
+                self._log(Log("page", f"the page is at {url}"), time.time())
+                return
+        text = "the page cannot be opened: see the ApplicationMaster's log; `yarnps status` works"
+        self._log(Log("page", text), time.time())
 
     async def _training_begins(self, limit_s: float) -> None:
         with suppress(asyncio.TimeoutError):
@@ -188,13 +215,13 @@ class Shell:
 
     async def _return(self) -> None:
         self.feed(i.Reconciled(await self._lookout.look_again()))
-        if self.machine.outcome is not None:
-            self._over.set()
-        elif self.machine.training.course.ledger is None:
-            await self._list_input()
+        await self._list_input()
 
     async def _list_input(self) -> None:
         """Find the input, for the ledger or (xgboost) for the workers to share it."""
+        if self.machine.training.course.ledger is not None:
+            self._imported.set()
+            return  # an earlier process has
         if self.config.block.data.train:
             await asyncio.to_thread(chores.import_readers, self.config)
         self._imported.set()
@@ -219,15 +246,23 @@ class Shell:
         assert outcome is not None
         await self._records.leave_word(outcome)
         await self._agents_gone()
+        await self.close()
+        # On YARN this process is ended together with the application: nothing comes after.
+        state: Any = outcome.state
+        await self.cluster.finish(state, diagnostics(outcome))
+        return outcome
+
+    async def close(self) -> None:
+        """Let go of everything; nothing is heard, done or written any more."""
         await self.service.stop()
         await self._addresses.close_page()
         if self._nodes is not None:
             self._nodes.stop()
         self._trackers.stop()
-        # On YARN this process is ended together with the application: nothing comes after.
-        state: Any = outcome.state
-        await self.cluster.finish(state, diagnostics(outcome))
-        return outcome
+        await self._errands.stop()
+        if self._journal is not None:
+            self._journal.close()
+        self.events.close()
 
     async def _agents_gone(self) -> None:
         """Agents that were told to exit get a moment to do so by themselves."""
@@ -301,12 +336,13 @@ class Shell:
 
     async def _alive(self) -> None:
         self._ticker.tick()
+
+    async def _show_progress(self) -> None:
         progress = self.machine.training.course.ledger
-        if progress is None:
-            return
-        now = time.time()
-        self.telemetry.rate(progress.rate(now), now)
-        await self._lookout.show_progress(progress.fraction)
+        if progress is not None:
+            now = time.time()
+            self.telemetry.rate(progress.rate(now), now)
+            await self._lookout.show_progress(progress.fraction)
 
     async def _tick(self) -> None:
         now = time.time()

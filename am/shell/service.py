@@ -42,11 +42,12 @@ class Link:
         return True
 
     def close(self) -> None:
-        """End the stream after what is queued."""
-        try:
-            self.queue.put_nowait(None)
-        except asyncio.QueueFull:
+        """End the stream after what is queued; at once, if an agent does not keep up with that."""
+        if self.queue.full():
             logger.warning("link to %s is full; its stream ends at once", self.register.container)
+            while not self.queue.empty():
+                self.queue.get_nowait()
+        self.queue.put_nowait(None)
 
 
 class AgentHandler(Protocol):
@@ -112,7 +113,11 @@ class Service:
     async def _session(
         self, incoming: AsyncIterator[pb.FromAgent], context: Any
     ) -> AsyncIterator[pb.ToAgent]:
-        first = await asyncio.wait_for(anext(aiter(incoming)), REGISTER_LIMIT_S)
+        try:
+            first = await asyncio.wait_for(anext(aiter(incoming)), REGISTER_LIMIT_S)
+        except (asyncio.TimeoutError, StopAsyncIteration):
+            logger.info("a stream from %s ended before it had said who it is", context.peer())
+            return
         if first.WhichOneof("kind") != "register":
             yield pb.ToAgent(refused=pb.Refused(reason="the first message must be Register"))
             return

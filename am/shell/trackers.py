@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,12 +71,24 @@ class Trackers:
         return self._folder / f"tracker-{number}.jsonl"
 
     async def _start(self, action: StartTracker) -> None:
+        """Start one, and watch it; what keeps it from starting is its end."""
+        try:
+            process = await self._spawn(action)
+        except OSError as error:
+            text = f"XGBoost's tracker cannot be started: {error}"
+            self._feed(i.TrackerDown(action.round, text))
+            return
+        self._watched[action.round] = (process.pid, processes.start_ticks(process.pid))
+        if await self._listens(action.round, process):
+            await self._watch(action.round)
+
+    async def _spawn(self, action: StartTracker) -> asyncio.subprocess.Process:
         words = ["--workers", str(action.workers), "--host", action.host]
         # Its owner is the process that keeps the ApplicationMaster up.
         words += ["--timeout", str(action.limit_s), "--owner", str(os.getppid())]
         path = self._file(action.round)
         path.unlink(missing_ok=True)
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             sys.executable,
             "-u",  # what it is told to print is to be seen at once
             "-m",
@@ -86,25 +99,23 @@ class Trackers:
             stdin=asyncio.subprocess.DEVNULL,  # output: with the ApplicationMaster's
             start_new_session=True,
         )
-        self._watched[action.round] = (process.pid, processes.start_ticks(process.pid))
-        limit = asyncio.get_running_loop().time() + START_LIMIT_S
-        while True:
-            said = read(self._file(action.round))
+
+    async def _listens(self, number: int, process: asyncio.subprocess.Process) -> bool:
+        """Wait until one listens; False: it has ended, or taken too long."""
+        limit = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < limit:
+            said = read(self._file(number))
             if "port" in said:
-                pid, started = self._watched[action.round]
-                self._feed(i.TrackerUp(action.round, said["port"], pid, started))
-                break
+                self._feed(i.TrackerUp(number, said["port"], *self._watched[number]))
+                return True
             if process.returncode is not None:
-                missing = process.returncode == NO_PACKAGE
-                self._ended(action.round, no_package=missing)
-                return
-            if asyncio.get_running_loop().time() > limit:
-                text = f"XGBoost's tracker did not start within {START_LIMIT_S:.0f} s"
-                self._feed(i.TrackerDown(action.round, text))
-                self._stop(action.round)
-                return
+                self._ended(number, no_package=process.returncode == NO_PACKAGE)
+                return False
             await asyncio.sleep(LOOK_S / 5)
-        await self._watch(action.round)
+        text = f"XGBoost's tracker did not start within {START_LIMIT_S:.0f} s"
+        self._feed(i.TrackerDown(number, text))
+        self._stop(number)
+        return False
 
     async def _watch(self, number: int) -> None:
         pid, started = self._watched[number]

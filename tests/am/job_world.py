@@ -258,15 +258,14 @@ class World:
     def am_returns(self) -> None:
         before = self.machine
         self.machine = JobMachine(self.config, self.now)
-        for line in self.journal:
+        for index, line in enumerate(self.journal):
             record = json.loads(line)
             if "snapshot" in record:
                 self.machine.restore(record["snapshot"])
                 continue
-            event = i.decode(record["event"])
-            if isinstance(event, i.Started):
+            if index == 0:
                 self.machine = JobMachine(self.config, record["now"])
-            self.machine.handle(event, record["now"])
+            self.machine.handle(i.decode(record["event"]), record["now"])
         self.check_replay(before)
         self.am_alive = True
         self.spoke = {}
