@@ -85,3 +85,32 @@ def test_tables_against_server_memory(read: Read) -> None:
     assert needs(read()).table_need is None
     small = needs(read({3: "  server: {instances: 2, resources: {memory: 400 MiB, vcores: 1}}"}))
     assert small.table_memory == 186 * MIB  # the process itself needs the rest
+
+
+def test_tables_of_each_program(read: Read) -> None:
+    ftrl = needs(read({}, "  params: {hash_buckets: 1000000}"))
+    assert ftrl.table_need == 11_200_000  # 8 + 2 * 4 bytes, 1.4 times, on two servers
+    fm = needs(read({6: "  app: fm"}, "  params: {hash_buckets: 1000000, dim: 16}"))
+    assert fm.table_need == 106_400_000
+    plain = "  params: {hash_buckets: 1000000, dim: 16, optimizer: sgd}"
+    assert needs(read({6: "  app: fm"}, plain)).table_need == 58_800_000
+    text = "  data: {train: [a], format: text}"
+    words = {6: "  app: word2vec", 7: text}
+    found = needs(read(words, "  params: {max_words: 100000, dim: 50}"))
+    assert found.table_need == 29_120_000
+    assert needs(read(words)).table_need is None
+
+
+def test_what_servers_hold_of_a_step(read: Read) -> None:
+    assert needs(read()).held == 0
+    held = needs(read({}, "  sync: {mode: bsp}"))  # 3 parts, 2 servers, batches of 2,048 rows
+    assert held.held == 3 * 204_800 * (8 + 4 + 32 + 8) // 2
+    assert held.warnings == ()
+    few = "  params: {hash_buckets: 1000}"
+    assert needs(read({}, few, "  sync: {mode: bsp, parts: 8}")).held == 8 * 1000 * 52 // 2
+    large = needs(read({8: "  train: {batch_rows: 131072}"}, "  sync: {mode: bsp}"))
+    assert large.warnings == (
+        "bsp: about 975 MiB of pushes on each server until a step is closed, which is much for "
+        "services.server.resources.memory 1 GiB: give servers more memory, ask for more of them, "
+        "or set a smaller train.batch_rows",
+    )

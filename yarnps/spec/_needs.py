@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from yarnps._errors import Problem
 
 from ._checks import AM_MIN_BYTES
 from ._job import Job, Role
-from ._params import FmParams, FtrlParams
+from ._params import FmParams, FtrlParams, Word2vecParams
 from ._render import DEFAULT_MASTER, retry_mib
 from ._units import MIB, format_size, parse_size
 
@@ -21,6 +21,12 @@ AM_BYTES_PER_CONTAINER: Final = 256 * 1024
 TABLE_SLACK: Final = 1.4
 # A server process without tables, and what it keeps free for messages and checkpoints.
 SERVER_PROCESS_BYTES: Final = (150 + 64) * MIB
+# What a batch's rows are taken to have, each, where pushes have to be estimated: sparse data has 10
+# to 100, and rows that share features have fewer different ones.
+FEATURES_OF_A_ROW: Final = 100
+# While the parts of a BSP step are added up: for each of their keys a copy, its place and the order
+# (`numpy.unique`), and the sums in float64.
+SUMMED_KEY_BYTES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,9 @@ class Needs:
         Bytes that tables may take on one server container.
     table_need : int or None
         Bytes that the tables take on one server container at most, where that is known.
+    held : int
+        Bsp: bytes of pushes that one server container holds beside its tables until a step is
+        closed, about; for built-in programs.
     problems : tuple of Problem
         What makes the job impossible on this cluster.
     warnings : tuple of str
@@ -86,6 +95,7 @@ class Needs:
     am_memory: int
     table_memory: int
     table_need: int | None
+    held: int
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...]
 
@@ -110,6 +120,8 @@ def needs(job: Job, limits: Limits | None = None) -> Needs:
             f"{format_size(table_memory)} may be used (server.table_memory of "
             "services.server.resources.memory): give servers more memory, or ask for more of them"
         )
+    held = _held(job)
+    warnings += _held_warning(job, held, min(table_need or 0, table_memory))
     return Needs(
         asks=asks,
         memory=sum(ask.containers * ask.granted_memory for ask in asks),
@@ -117,6 +129,7 @@ def needs(job: Job, limits: Limits | None = None) -> Needs:
         am_memory=am_memory,
         table_memory=table_memory,
         table_need=table_need,
+        held=held,
         problems=tuple(problems),
         warnings=tuple(warnings),
     )
@@ -196,23 +209,61 @@ def _tables(job: Job) -> tuple[int, int | None]:
         return 0, None
     beside = server.memory - server.vcores * SERVER_PROCESS_BYTES
     allowed = max(0, min(int(server.memory * job.block.server.table_memory), beside))
-    rows, own = _largest(job)
+    rows, tables = _largest(job)
     if rows is None:
         return allowed, None
+    own = sum(8 + 4 * table.dim * table.states for table in tables)
     return allowed, -(-int(rows * own * TABLE_SLACK) // server.instances)
 
 
-def _largest(job: Job) -> tuple[int | None, int]:
-    """How many rows a built-in program's tables may come to have, and bytes of all in a row."""
+def _held(job: Job) -> int:
+    """What one server container holds of a BSP step's pushes, about."""
+    block, server, worker = job.block, job.roles.get("server"), job.roles.get("worker")
+    if block is None or server is None or worker is None:
+        return 0
+    rows, tables = _largest(job)
+    parts = block.sync.parts_of(worker.instances)
+    if parts is None or not tables:
+        return 0
+    keys = block.train.batch_rows * FEATURES_OF_A_ROW
+    if rows is not None:
+        keys = min(keys, rows)
+    pushed = sum(8 + 4 * table.dim for table in tables)
+    summed = max(SUMMED_KEY_BYTES + 8 * table.dim for table in tables)  # one after another
+    return parts * keys * (pushed + summed) // server.instances
+
+
+def _held_warning(job: Job, held: int, tables: int) -> list[str]:
+    server = job.roles.get("server")
+    if server is None or held + tables + server.vcores * SERVER_PROCESS_BYTES <= server.memory:
+        return []
+    if not held:
+        return []
+    beside = f" beside tables of {format_size(tables)}" if tables else ""
+    return [
+        f"bsp: about {format_size(held)} of pushes on each server until a step is closed{beside}, "
+        f"which is much for services.server.resources.memory {format_size(server.memory)}: give "
+        "servers more memory, ask for more of them, or set a smaller train.batch_rows"
+    ]
+
+
+class _Table(NamedTuple):
+    """A table of a built-in program; `states`: numbers kept for each weight, itself included."""
+
+    dim: int
+    states: int
+
+
+def _largest(job: Job) -> tuple[int | None, tuple[_Table, ...]]:
+    """How many rows a built-in program's tables may come to have, and which tables there are."""
     block = job.block
     if block is not None and block.app == "ftrl":
-        return FtrlParams.model_validate(block.params).hash_buckets, _own_bytes(1, 2)
+        return FtrlParams.model_validate(block.params).hash_buckets, (_Table(1, 2),)
     if block is not None and block.app == "fm":
         params = FmParams.model_validate(block.params)
         states = 1 if params.optimizer == "sgd" else 2
-        return params.hash_buckets, _own_bytes(1, states) + _own_bytes(params.dim, states)
-    return None, 0
-
-
-def _own_bytes(dim: int, states: int) -> int:
-    return 8 + 4 * dim * states
+        return params.hash_buckets, (_Table(1, states), _Table(params.dim, states))
+    if block is not None and block.app == "word2vec":
+        vectors = Word2vecParams.model_validate(block.params)
+        return vectors.max_words, (_Table(vectors.dim, 1),) * 2
+    return None, ()
