@@ -16,7 +16,7 @@ from yarnps.am.config import Config
 from yarnps.am.inputs import Broken, Listed
 from yarnps.causes import Cause
 from yarnps.data import DataSettings, Listing, list_input
-from yarnps.files import open_files
+from yarnps.files import Files, open_files
 from yarnps.jobdir import AM_CERTIFICATE, AM_JSON, AM_KEY, CUTS, MANIFEST, SPLITS, JobDir
 from yarnps.rabit.sharing import as_json
 
@@ -154,17 +154,36 @@ def finish_model(source: str, manifest: dict[str, Any], metrics: dict[str, float
     files.write_bytes(f"{path}/{MANIFEST}", json.dumps(whole, indent=1).encode())
 
 
-def place_model(source: str, target: str, *, overwrite: bool) -> None:
-    """Rename a finished model to its final place."""
+def place_model(config: Config, source: str) -> None:
+    """Rename a finished model to its final place.
+
+    What this job has put there itself is no obstacle: a process that died before it could say so
+    comes back and does it again.
+    """
     files, path = open_files(source)
-    _, final = open_files(target)
-    if overwrite and files.exists(final):
-        aside = f"{final}.old.{time.time_ns()}"
+    _, final = open_files(config.model)
+    ours = _application_of(files, final) == config.application
+    if ours and not files.exists(path):
+        return
+    aside = f"{final}.{config.application}.old"
+    if (ours or config.block.model.overwrite) and files.exists(final):
+        if files.exists(aside):
+            files.delete(aside, recursive=True)
         files.rename(final, aside)
-        files.rename(path, final)
+    files.rename(path, final)
+    if files.exists(aside):
         files.delete(aside, recursive=True)
-    else:
-        files.rename(path, final)
+
+
+def _application_of(files: Files, model: str) -> str:
+    """The application that has written a model; empty where there is none, or it does not say."""
+    if not files.exists(f"{model}/{MANIFEST}"):
+        return ""
+    try:
+        manifest = json.loads(files.read_bytes(f"{model}/{MANIFEST}"))
+    except ValueError:
+        return ""
+    return str(manifest.get("application", "")) if isinstance(manifest, dict) else ""
 
 
 def remove_leftovers(config: Config) -> list[str]:

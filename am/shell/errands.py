@@ -135,16 +135,15 @@ class Errands:
 
     async def _publish(self, publish: Publish) -> None:
         """Finish a model, and move it to its place unless it is only kept as the best so far."""
-        model, error = self._config.model, ""
+        error = ""
         if publish.manifest and self._config.block.app in FINISHING_APPS:
             error = await attempt(chores.finish_app, self._config, publish.source)
         if publish.manifest and not error:
             metrics = dict(self._metrics())
             error = await attempt(chores.finish_model, publish.source, publish.manifest, metrics)
         if publish.kind != "best" and not error:
-            overwrite = self._config.block.model.overwrite
-            error = await attempt(chores.place_model, publish.source, model, overwrite=overwrite)
-        path = publish.source if publish.kind == "best" else model
+            error = await attempt(chores.place_model, self._config, publish.source)
+        path = publish.source if publish.kind == "best" else self._config.model
         self._feed(i.Published(publish.kind, path, error))
 
 

@@ -280,9 +280,12 @@ class Course:
         return list(self._crew.tell_revoked(self.ledger.restore_cut(ledger)))
 
     def cut_if_due(self, now: float) -> list[Action]:
-        """Timed cuts, and the limit of one that is under way."""
+        """Timed cuts, and the limits of what is under way."""
         if self.saver is None:
             return []
+        late = self.saver.late_export(now)
+        if late:
+            return self._export_failed(late)
         late = self.saver.cuts.expired(now)
         if late:
             return self.saver.abandon(late) + self._retry_cut()
@@ -341,6 +344,7 @@ class Course:
             return []
         if error:
             return self._export_failed(error)
+        self._tries.pop("export", None)
         export, self.saver.export = self.saver.export, None
         if kind == steps.BEST:
             self.history.best_saved = export.epoch if export else self.ledger.epoch

@@ -14,6 +14,8 @@ from yarnps.am.training.cuts import Cut, Cuts, Manifest
 from yarnps.protocol import control_pb2 as pb
 
 AUDIT_TABLE = "yarnps.rows"
+# For a server's part of the model, which may be many gigabytes.
+EXPORT_LIMIT_S = 3600.0
 
 
 @dataclass
@@ -251,6 +253,14 @@ class Saver:
         if export.missing:
             return [], ""
         return [Publish(export.kind, export.path, self.model_manifest(export.files))], ""
+
+    def late_export(self, now: float) -> str:
+        """Why the export has taken too long, and whom it waits for ('' while it has not)."""
+        export = self.export
+        if export is None or not export.missing or now - export.since < EXPORT_LIMIT_S:
+            return ""
+        who = ", ".join(f"server {rank}" for rank in sorted(export.missing))
+        return f"the model is not written after {EXPORT_LIMIT_S:.0f} s: {who} missing"
 
     def model_manifest(self, files: list[dict[str, Any]]) -> dict[str, Any]:
         """What the model's ``manifest.json`` says, apart from metrics."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from job_world import World
 from test_job_simulated import config
 
 from yarnps.am import inputs as i
-from yarnps.am.actions import Log
+from yarnps.am.actions import Log, Publish
 from yarnps.am.durable import durable
 from yarnps.am.training.plan import Cut, Export
 from yarnps.protocol import control_pb2 as pb
@@ -96,6 +97,40 @@ def test_finished_epochs_are_not_evaluated_again_after_a_server_died(world: Worl
     assert [log.text for log in world.logged("metric")] == [
         f"after epoch {epoch}: test_loss {world.loss(epoch):g}" for epoch in (1, 2, 3)
     ]
+
+
+def test_a_model_that_could_not_be_written_twice_counts_no_more_when_it_is(tmp_path: Path) -> None:
+    """Three failures in a row end a job, not three in all its epochs."""
+    stop = {"metric": "test_loss", "patience": 5}
+    world = World(1, config(tmp_path, stop=stop), calm_after_s=0)
+    publish, tries = world.publish, Counter[str]()
+
+    def busy(order: Publish) -> None:
+        name = f"{order.kind} {order.source}"
+        tries[name] += 1
+        if tries[name] <= 2:
+            world.feed(i.Published(order.kind, order.source, "the name node is in safe mode"))
+        else:
+            publish(order)
+
+    world.publish = busy  # type: ignore[method-assign]
+    world.run()
+    world.check_end(model_epoch=2)
+    assert sorted(tries.values()) == [3, 3, 3]  # of two epochs, and in its place
+
+
+def test_a_server_that_does_not_write_its_part_of_the_model_is_not_waited_for_without_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("yarnps.am.training.saver.EXPORT_LIMIT_S", 30.0)
+    world.until(lambda: training(world))
+    hangs = server(world, 1)
+    write, orders = hangs.export, iter([False])
+    monkeypatch.setattr(hangs, "export", lambda path: next(orders, True) and write(path))
+    world.run()
+    world.check_end(model_epoch=3)
+    (failed,) = world.logged("model_failed")
+    assert failed.text == "the model is not written after 30 s: server 1 missing"
 
 
 @pytest.mark.parametrize("role", ["server", "worker"])
