@@ -38,16 +38,25 @@ class AttemptOver(Exception):
     """This attempt must not go on."""
 
 
-def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
+def open_job_dir(job: Job, cluster: Cluster) -> JobDir:
+    """The job's directory, which is made if it is not there."""
+    given = os.environ.get("YARNPS_JOB_DIR") or (job.block.job_dir if job.block else None)
+    address = given or f"{home_address().rstrip('/')}/.yarnps/{cluster.application}"
+    job_dir = JobDir(address)
+    job_dir.create()
+    return job_dir
+
+
+def make_config(job: Job, cluster: Cluster, job_dir: JobDir, folder: Path) -> Config:
     """What the state machine has to know."""
     if job.block is None:
         raise ValueError("this job file has no yarnps block")
-    home = os.environ.get("YARNPS_JOB_DIR") or job.block.job_dir
-    address = home or f"{home_address().rstrip('/')}/.yarnps/{cluster.application}"
     native = job.block.runtime == "native"
-    model = job.block.model.path or (f"{address}/model" if native else "")
+    model = job.block.model.path or (f"{job_dir.address}/model" if native else "")
     names = {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        # Of the job, and not of a process that comes back on another day: it has to find what the
+        # one before it has written.
+        "date": job_dir.began(time.strftime("%Y-%m-%d", time.gmtime())),
         "app": cluster.application,
         "name": job.name,
     }
@@ -57,7 +66,7 @@ def make_config(job: Job, cluster: Cluster, folder: Path) -> Config:
         job=job,
         application=cluster.application,
         attempt=cluster.attempt,
-        job_dir=address,
+        job_dir=job_dir.address,
         model=full_address(model) if model else "",
         secret=(folder / ".skein.pem").read_bytes(),
         version=VERSION,
@@ -79,7 +88,6 @@ def prepare(config: Config, job_dir: JobDir, folder: Path) -> Outcome | None:
     AttemptOver
         A newer attempt has claimed it.
     """
-    job_dir.create()
     newest = job_dir.newest_attempt()
     if newest > config.attempt:
         # Its address and files are in the directory now: a process of ours that comes back late
@@ -103,8 +111,8 @@ async def serve(folder: Path) -> int:
     job = Job.from_json((folder / JOB_FILE).read_text())
     cluster = connect(job, folder)
     await cluster.open()
-    config = make_config(job, cluster, folder)
-    job_dir = JobDir(config.job_dir)
+    job_dir = await asyncio.to_thread(open_job_dir, job, cluster)
+    config = await asyncio.to_thread(make_config, job, cluster, job_dir, folder)
     try:
         ended = await asyncio.to_thread(prepare, config, job_dir, folder)
     except AttemptOver as error:

@@ -61,7 +61,8 @@ def model(job: Job) -> None:
 
 def expanded(path: str, job: Job) -> str:
     """`model.path` with the placeholders filled in that are known before submission."""
-    return path.replace("{date}", time.strftime("%Y-%m-%d")).replace("{name}", job.name)
+    date = time.strftime("%Y-%m-%d", time.gmtime())  # as the ApplicationMaster has it
+    return path.replace("{date}", date).replace("{name}", job.name)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 
 ===========================  ==================================================================
 ``job.yaml``, ``job.json``    the job as submitted (secrets in ``env`` masked) and as understood
+``began``                     the date of the job's beginning, which may be in its model's path
 ``attempt.<n>``               marker of the AM attempt that may write here; the newest one wins
 ``am.json``                   where the ApplicationMaster (AM) listens, while it runs
 ``am.crt``, ``am.pem``        the application's certificate pair (600, removed at the end)
@@ -27,6 +28,7 @@ from yarnps.files import open_files
 
 JOB_YAML = "job.yaml"
 JOB_JSON = "job.json"
+BEGAN = "began"
 AM_JSON = "am.json"
 AM_CERTIFICATE = "am.crt"
 AM_KEY = "am.pem"
@@ -90,6 +92,11 @@ class JobDir:
     def write_json(self, name: str, value: dict[str, Any], *, mode: int | None = None) -> None:
         """Replace a file with `value` as JSON."""
         self.write(name, json.dumps(value, indent=1).encode(), mode=mode)
+
+    def began(self, today: str) -> str:
+        """The date that the first caller gave: the job's, however long it runs."""
+        self.files.write_new(self.inside(BEGAN), today.encode())
+        return self.read(BEGAN).decode()
 
     # ------------------------------------------------------------ attempts
 
