@@ -43,9 +43,9 @@ test: hadoop $(VENV)/ready data    ## all tests: units, local jobs, real YARN an
 bench: hadoop $(VENV)/ready data mxnet   ## side by side with peers, in one run; prints ratios
 	$(BIN)/python -m bench
 
-drill: hadoop $(VENV)/ready data mxnet   ## long, repeated kill runs; writes docs/drill.md
+drill: hadoop $(VENV)/ready data mxnet   ## long, repeated kill runs; writes docs/drill*.md
 	$(BIN)/python -m bench.drill --data $(DATA)/flights --report docs/drill.md
-	$(BIN)/python -m bench.drill_dmlc
+	$(BIN)/python -m bench.drill_dmlc --cluster sandbox --report docs/drill-dmlc.md
 
 lint: $(VENV)/ready types   ## ruff (format included) and mypy strict
 	$(BIN)/ruff check .

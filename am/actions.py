@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from yarnps.protocol import control_pb2 as pb
 from yarnps.status import Outcome
@@ -117,8 +117,7 @@ class ClosePort:
     rank: int
 
 
-@dataclass(frozen=True)
-class SendNode:
+class SendNode(NamedTuple):
     """Send a message to a ps-lite node, which listens at `host` and `port`."""
 
     role: str

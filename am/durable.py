@@ -9,6 +9,10 @@ from yarnps.am.actions import Action, Log
 _FIGURES = ("heartbeat", "stats", "event")
 
 
+# That a node of ps-lite gets: two with PS_RESEND.
+HEARTBEAT_ANSWERS = 2
+
+
 def durable(event: i.Input, actions: list[Action]) -> bool:
     """Whether the journal has to hold an input, from which `actions` have followed."""
     if isinstance(event, i.Ticked):
@@ -21,7 +25,9 @@ def durable(event: i.Input, actions: list[Action]) -> bool:
             kind = event.message.role.message.WhichOneof("kind")
         return kind not in _FIGURES
     # A heartbeat is always answered, so most other words need no second look.
-    return not (isinstance(event, i.NodeSaid) and actions and _is_heartbeat(event))
+    if isinstance(event, i.NodeSaid) and 0 < len(actions) <= HEARTBEAT_ANSWERS:
+        return not _is_heartbeat(event)
+    return True
 
 
 def _is_heartbeat(event: i.NodeSaid) -> bool:

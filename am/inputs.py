@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+from binascii import b2a_base64
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -271,11 +272,16 @@ def record(event: Input, now: float) -> bytes:
     without the general machinery.
     """
     if isinstance(event, NodeSaid):
-        sender, message = (base64.b64encode(b).decode() for b in (event.sender, event.message))
         return (
-            f'{{"now":{now!r},"event":{{"is":"NodeSaid","role":"{event.role}","rank":{event.rank},'
-            f'"sender":{{"bytes":"{sender}"}},"message":{{"bytes":"{message}"}}}}}}'
-        ).encode()
+            b'{"now":%a,"event":{"is":"NodeSaid","role":"%b","rank":%d,'
+            b'"sender":{"bytes":"%b"},"message":{"bytes":"%b"}}}'
+        ) % (
+            now,
+            event.role.encode(),
+            event.rank,
+            b2a_base64(event.sender, newline=False),
+            b2a_base64(event.message, newline=False),
+        )
     return json.dumps({"now": now, "event": encode(event)}, separators=(",", ":")).encode()
 
 

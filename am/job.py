@@ -224,7 +224,8 @@ class JobMachine:
         if self.programs is None:
             return []
         out = self.programs.heard(event, now)
-        if any(isinstance(action, Log) and action.kind == "joined" for action in out):
+        first = out[0] if out else None
+        if isinstance(first, Log) and first.kind == "joined":
             self._consequences.joined(event.role, event.rank)
         return out
 

@@ -1,9 +1,10 @@
 """MXNet's barriers under the ApplicationMaster and its own scheduler: ``python -m bench.dmlc``.
 
-The same program runs under each in turn. Two figures of each run: from the start of the last
-process (ours are started by agents, one after the other on a small machine) to the moment when the
-last worker has passed its first barrier, and what one barrier of all workers takes. Printed are the
-medians, and ours in parts of theirs.
+The same program runs under each. Two figures: from the start of the last process (ours are started
+by agents, one after the other on a small machine) to the moment when the last worker has passed its
+first barrier; and what one barrier of all workers takes. For the latter both jobs of a run are
+there and make some hundred barriers in turns, so that a noisy machine is the same to both. Printed
+are the medians, and ours in parts of theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,51 +28,43 @@ from bench.mxnet_own import run_with_own_scheduler
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 240.0
+POLL_S = 0.01
 
-# Every role writes when it was started; workers write when they had passed the first barrier, too,
-# and how long one takes.
+# Every role writes when it was started; workers write when they had passed the first barrier, too.
+# Then they wait for files that call them to so many barriers, and write what one has taken.
 PROGRAM = """
 import json, os, sys, time
 
 folder, barriers = sys.argv[1], int(sys.argv[2])
 ticks = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19])
 boot = time.time() - float(open("/proc/uptime").read().split()[0])
-said = {"started": boot + ticks / os.sysconf("SC_CLK_TCK")}
-def say():
-    with open(os.path.join(folder, "%d.json" % os.getpid()), "w") as file:
-        json.dump(said, file)
-say()
+started = boot + ticks / os.sysconf("SC_CLK_TCK")
+def say(name, what):
+    path = os.path.join(folder, name)
+    with open(path + ".new", "w") as file:
+        json.dump(what, file)
+    os.rename(path + ".new", path)
+def called(name):
+    return os.path.exists(os.path.join(folder, name))
+say("started-%d" % os.getpid(), started)
 import mxnet as mx
 kv = mx.kv.create("dist_sync")
 kv._barrier()
-said["passed"] = time.time()
-for _ in range(20):
-    kv._barrier()
-begun = time.perf_counter()
-for _ in range(barriers):
-    kv._barrier()
-said["barrier"] = (time.perf_counter() - begun) / barriers
-say()
+say("passed-%d" % os.getpid(), time.time())
+turn = 0
+while True:
+    while not called("turn-%d" % turn) and not called("end"):
+        time.sleep(0.01)
+    if called("end"):
+        break
+    for _ in range(20):
+        kv._barrier()
+    begun = time.perf_counter()
+    for _ in range(barriers):
+        kv._barrier()
+    say("took-%d-%d" % (turn, os.getpid()), (time.perf_counter() - begun) / barriers)
+    turn += 1
 """
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Of one run, in seconds."""
-
-    start: float  # from the last process's start to the last worker behind the first barrier
-    barrier: float
-
-
-def figures(folder: Path) -> Figures:
-    """What the processes of a run have written."""
-    said = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    workers = [one for one in said if "barrier" in one]
-    begun = max(one["started"] for one in said)
-    return Figures(
-        max(one["passed"] for one in workers) - begun,
-        statistics.median(one["barrier"] for one in workers),
-    )
 
 
 @dataclass(frozen=True)
@@ -77,44 +73,132 @@ class Size:
 
     workers: int
     servers: int
-    barriers: int
+    barriers: int  # of one turn
 
 
-def theirs(python: Path, size: Size) -> Figures:
+class Running:
+    """A job that runs in a thread of its own, and does what files tell it to.
+
+    Parameters
+    ----------
+    run
+        Sees a command for a shell through that is the program of all roles.
+    """
+
+    def __init__(self, run: Callable[[list[str]], None], python: Path, size: Size) -> None:
+        self._size = size
+        self._folder = tempfile.TemporaryDirectory(prefix="yarnps-bench-")
+        self._path = Path(self._folder.name)
+        program = self._path / "program.py"
+        program.write_text(PROGRAM)
+        self._error: BaseException | None = None
+        words = [str(python), str(program), str(self._path), str(size.barriers)]
+        self._thread = threading.Thread(target=self._run, args=(run, words))
+        self._thread.start()
+        self._turn = 0
+
+    def _run(self, run: Callable[[list[str]], None], words: list[str]) -> None:
+        try:
+            run(words)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised by `_all`
+            self._error = error
+
+    def start(self) -> float:
+        """Seconds from the last process's start to the last worker behind the first barrier."""
+        passed = self._all("passed", self._size.workers)
+        return max(passed) - max(self._all("started", self._size.workers + self._size.servers))
+
+    def barrier(self) -> float:
+        """Seconds that a barrier takes, of one turn."""
+        (self._path / f"turn-{self._turn}").touch()
+        took = self._all(f"took-{self._turn}", self._size.workers)
+        self._turn += 1
+        return statistics.median(took)
+
+    def end(self) -> None:
+        """Let it come to its end."""
+        (self._path / "end").touch()
+        self._thread.join(LIMIT_S)
+        self._folder.cleanup()
+        if self._error is not None:
+            raise self._error
+
+    def _all(self, name: str, count: int) -> list[float]:
+        """What the processes have written under a name, when all have."""
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline and self._thread.is_alive():
+            found = [p for p in self._path.glob(f"{name}-*") if p.suffix != ".new"]
+            if len(found) == count:
+                return [float(json.loads(path.read_text())) for path in found]
+            time.sleep(POLL_S)
+        raise RuntimeError(f"{name}: not of all {count} processes") from self._error
+
+
+def theirs(size: Size) -> Callable[[list[str]], None]:
     """Under MXNet's own scheduler."""
-    with tempfile.TemporaryDirectory(prefix="yarnps-bench-") as folder:
-        program = Path(folder) / "program.py"
-        program.write_text(PROGRAM)
-        run_with_own_scheduler(
-            [str(python), str(program), folder, str(size.barriers)],
-            workers=size.workers,
-            servers=size.servers,
-            limit_s=LIMIT_S,
-        )
-        return figures(Path(folder))
+
+    def run(command: list[str]) -> None:
+        run_with_own_scheduler(command, workers=size.workers, servers=size.servers, limit_s=LIMIT_S)
+
+    return run
 
 
-def ours(python: Path, size: Size) -> Figures:
+def ours(size: Size) -> Callable[[list[str]], None]:
     """Under the ApplicationMaster, on the local cluster."""
-    with tempfile.TemporaryDirectory(prefix="yarnps-bench-") as folder:
-        program = Path(folder) / "program.py"
-        program.write_text(PROGRAM)
+
+    def run(command: list[str]) -> None:
         resources = {"memory": "512 MiB", "vcores": 1}
-        script = f"exec {python} {program} {folder} {size.barriers}"
+        script = f"exec {' '.join(command)}"
         worker = {"instances": size.workers, "resources": resources, "script": script}
         server = {"instances": size.servers, "resources": resources}
         services = {"server": server, "worker": worker}
-        file = Path(folder) / "job.yaml"
-        file.write_text(yaml.safe_dump({"services": services, "yarnps": {"runtime": "dmlc"}}))
-        command = [sys.executable, "-m", "yarnps.client.main", "submit", str(file)]
-        subprocess.run(
-            [*command, "--cluster", "local"],
-            check=True,
-            timeout=LIMIT_S,
-            capture_output=True,
-            env={**os.environ, "YARNPS_HOME": f"{folder}/home"},
-        )
-        return figures(Path(folder))
+        with tempfile.TemporaryDirectory(prefix="yarnps-bench-") as folder:
+            file = Path(folder) / "job.yaml"
+            file.write_text(yaml.safe_dump({"services": services, "yarnps": {"runtime": "dmlc"}}))
+            submit = [sys.executable, "-m", "yarnps.client.main", "submit", str(file)]
+            subprocess.run(
+                [*submit, "--cluster", "local"],
+                check=True,
+                timeout=LIMIT_S,
+                capture_output=True,
+                env={**os.environ, "YARNPS_HOME": f"{folder}/home"},
+            )
+
+    return run
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A figure in seconds, of one run or one turn."""
+
+    ours: float
+    theirs: float
+
+
+def measure(python: Path, size: Size, turns: int) -> tuple[Pair, list[Pair]]:
+    """One run: the starts, one after the other, and the barriers of each turn."""
+    mine = Running(ours(size), python, size)
+    others: list[Running] = []
+    try:
+        my_start = mine.start()
+        others.append(Running(theirs(size), python, size))
+        their_start = others[0].start()
+        barriers = [Pair(mine.barrier(), others[0].barrier()) for _ in range(turns)]
+    finally:
+        for one in (mine, *others):
+            one.end()
+    return Pair(my_start, their_start), barriers
+
+
+def report(name: str, pairs: list[Pair], unit: str, scale: float) -> str:
+    """A line about a figure."""
+    mine = statistics.median(pair.ours for pair in pairs) * scale
+    other = statistics.median(pair.theirs for pair in pairs) * scale
+    ratio = statistics.median(pair.ours / pair.theirs for pair in pairs)
+    return (
+        f"{name:8} ours {mine:8.1f} {unit}, MXNet's own {other:8.1f} {unit}, "
+        f"ours/theirs {ratio:.2f}"
+    )
 
 
 def main() -> None:
@@ -123,22 +207,20 @@ def main() -> None:
     parser.add_argument("--python", type=Path, default=ROOT / ".data" / "mxnet" / "bin" / "python")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--servers", type=int, default=1)
-    parser.add_argument("--barriers", type=int, default=500)
+    parser.add_argument("--barriers", type=int, default=200, help="of each turn")
+    parser.add_argument("--turns", type=int, default=10, help="of each run")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     size = Size(options.workers, options.servers, options.barriers)
-    pairs = []
+    starts: list[Pair] = []
+    barriers: list[Pair] = []
     for _ in range(options.runs):
-        pairs.append((ours(options.python, size), theirs(options.python, size)))
-    print(f"{size.workers} workers, {size.servers} servers; medians of {options.runs} runs each")
-    for name, unit, scale in (("start", "s", 1.0), ("barrier", "us", 1e6)):
-        mine = [getattr(one, name) * scale for one, _ in pairs]
-        other = [getattr(one, name) * scale for _, one in pairs]
-        ratio = statistics.median(a / b for a, b in zip(mine, other, strict=True))
-        print(
-            f"{name:8} ours {statistics.median(mine):8.1f} {unit}, MXNet's own "
-            f"{statistics.median(other):8.1f} {unit}, ours/theirs {ratio:.2f}"
-        )
+        start, turns = measure(options.python, size, options.turns)
+        starts.append(start)
+        barriers += turns
+    print(f"{size.workers} workers, {size.servers} servers; medians of {options.runs} runs")
+    print(report("start", starts, "s", 1.0))
+    print(report("barrier", barriers, "us", 1e6))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Each run has 1 to 3 servers and 1 to 4 workers, all drawn from its seed, and computes what
 `bench/mxnet_values.py` says, by dist_sync or dist_async. In every other run a process is killed
 once: all start again, or the ApplicationMaster goes on. Wrong is a run that does not succeed within
-the limit, or computes anything else than it should.
+the limit, or computes anything else than it should. `--keep` makes it possible to run them in
+pieces: what is in that file is not run again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 import yaml
 
 from bench import processes
-from bench.drill import Watched
+from bench.drill import Watched, revision
 from specs.demo import sandbox
 
 ROOT = Path(__file__).parents[1]
@@ -173,6 +174,43 @@ def place(cluster: str) -> Iterator[None]:
         yield
 
 
+def report(lines: Sequence[dict[str, Any]], cluster: str) -> str:
+    """The report as markdown."""
+    wrong = sum(line["result"] != "right" for line in lines)
+    harmed = sum(bool(line["killed"]) for line in lines)
+    rows = [
+        f"| {line['seed']} | {line['size']} | {line['killed'] or 'nobody'} | {line['result']} | "
+        f"{line['seconds']:.0f} |"
+        for line in lines
+    ]
+    return "\n".join(
+        [
+            "# Drill of MXNet jobs",
+            f"Revision {revision()}, cluster {cluster}, {time.strftime('%Y-%m-%d %H:%M')} UTC, "
+            f"{os.cpu_count()} cores. {len(lines) - wrong} of {len(lines)} runs right; in {harmed} "
+            "of them a process was killed with SIGKILL. Again: `python -m bench.drill_dmlc "
+            f"--cluster {cluster} --runs {len(lines)} --seed {lines[0]['seed']}`.",
+            "",
+            "sync: `dist_sync`, a `row_sparse` pull, an optimizer on the servers, `kv._barrier`. "
+            "async: `dist_async`, gradients of two bits, an optimizer on the servers, "
+            "`kv._barrier`. Right: the job succeeds, and every worker has the values that it has "
+            "to have.",
+            "",
+            "| seed | job | killed | result | seconds |",
+            "| --- | --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+def kept(path: Path | None) -> dict[int, dict[str, Any]]:
+    """The lines of earlier runs, by their seeds."""
+    if path is None or not path.exists():
+        return {}
+    return {line["seed"]: line for line in map(json.loads, path.read_text().splitlines())}
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the drill; 0 when every run was right."""
     parser = argparse.ArgumentParser(prog="python -m bench.drill_dmlc", description=__doc__)
@@ -180,15 +218,26 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--cluster", choices=("local", "sandbox"), default="local")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; then one more each")
+    parser.add_argument("--keep", type=Path, help="a file for the runs' results")
+    parser.add_argument("--report", type=Path, help="write the report here")
     options = parser.parse_args(words)
     target = "yarn" if options.cluster == "sandbox" else "local"
-    wrong = 0
+    lines = kept(options.keep)
+    seeds = range(options.seed, options.seed + options.runs)
     with place(options.cluster), tempfile.TemporaryDirectory(prefix="yarnps-drill-") as home:
         os.environ.setdefault("YARNPS_HOME", home)
-        for seed in range(options.seed, options.seed + options.runs):
-            line = run(seed, target, options.python)
-            wrong += line["result"] != "right"
+        for seed in seeds:
+            if seed in lines:
+                continue
+            line = lines[seed] = run(seed, target, options.python)
             print(json.dumps(line), flush=True)
+            if options.keep is not None:
+                with options.keep.open("a") as file:
+                    print(json.dumps(line), file=file)
+    done = [lines[seed] for seed in seeds]
+    if options.report is not None:
+        options.report.write_text(report(done, options.cluster))
+    wrong = sum(line["result"] != "right" for line in done)
     print(f"{options.runs} runs, {wrong} wrong")
     return 1 if wrong else 0
 

@@ -46,7 +46,9 @@ def run_with_own_scheduler(
     started = []
     for role in roles:
         words = [command[0], *SCHEDULER] if role == "scheduler" else list(command)
-        started.append(subprocess.Popen(words, env={**shared, "DMLC_ROLE": role}))
+        # In sessions of their own, as agents start them: Linux may share out its cores by sessions.
+        own = {**shared, "DMLC_ROLE": role}
+        started.append(subprocess.Popen(words, env=own, start_new_session=True))
     deadline = time.monotonic() + limit_s
     try:
         for role, process in zip(roles, started, strict=True):

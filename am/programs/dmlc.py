@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from yarnps.am import inputs as i
@@ -114,19 +115,25 @@ class Dmlc(Programs):
     def returned(self, now: float) -> list[Action]:
         """The ApplicationMaster's process is back."""
         self._lost_words.returned = now
-        return [action for effect in self.scheduler.resumed() for action in self._carry_out(effect)]
+        return self._carry_out(self.scheduler.resumed())
 
     # ------------------------------------------------------------ what the nodes say
 
     def heard(self, event: i.NodeSaid, now: float) -> list[Action]:
         """A message of a node has come to its port."""
         seat = Seat(event.role, event.rank)
-        effects = self.scheduler.heard(seat, event.sender, event.message, now)
-        return [action for effect in effects for action in self._carry_out(effect)]
+        return self._carry_out(self.scheduler.heard(seat, event.sender, event.message, now))
 
-    def _carry_out(self, effect: Effect) -> list[Action]:
-        if isinstance(effect, Send):
-            return [SendNode(*effect.seat, *effect.to, effect.message)]
+    def _carry_out(self, effects: Iterable[Effect]) -> list[Action]:
+        out: list[Action] = []
+        for effect in effects:
+            if isinstance(effect, Send):
+                out.append(SendNode(*effect.seat, *effect.to, effect.message))
+            else:
+                out += self._logged(effect)
+        return out
+
+    def _logged(self, effect: Joined | Complete | Passed | Refused) -> list[Action]:
         if isinstance(effect, Joined):
             again = " again" if effect.again else ""
             text = f"{effect.seat} has joined{again}, at {effect.address}"
@@ -166,8 +173,7 @@ class Dmlc(Programs):
     def ended_well(self, role: str, rank: int, now: float) -> list[Action]:
         """A program is through: whoever waits for it at a barrier goes on."""
         seat = Seat(role, rank)
-        effects = self.scheduler.ended(seat, well=True, now=now)
-        out = [action for effect in effects for action in self._carry_out(effect)]
+        out = self._carry_out(self.scheduler.ended(seat, well=True, now=now))
         if self._members.all_finished("worker") and self._done_since is None:
             self._done_since = now
             out.append(Log("end_of_work", "all workers have ended well"))

@@ -280,13 +280,16 @@ class Shell:
             # Nodes that come to a barrier come all at once: one write for all of them.
             soon = isinstance(event, i.NodeSaid) and not actions
             self._journal.append(i.record(event, now), soon=soon)
-            if soon:
-                asyncio.get_running_loop().call_soon(self._journal.flush)
             if self._journal.wants_compaction:
                 self._journal.compact(self.machine.snapshot())
         for action in actions:
             self._do(action, now)
         return actions
+
+    def flush(self) -> None:
+        """Nothing more has come for now: what waits for the journal's next write is written."""
+        if self._journal is not None:
+            self._journal.flush()
 
     def _do(self, action: Action, now: float) -> None:
         if isinstance(action, Tell):
@@ -395,4 +398,4 @@ class Shell:
 def _node_ports(shell: Shell) -> NodePorts:
     from yarnps.am.shell.node_ports import NodePorts
 
-    return NodePorts(shell.feed)
+    return NodePorts(shell.feed, shell.flush)

@@ -11,22 +11,30 @@ from yarnps.pslite.wire import Address, Seat
 
 
 class NodePorts:
-    """Carries out what the state machine wants of ps-lite nodes, and feeds it what they say."""
+    """Carries out what the state machine wants of ps-lite nodes, and feeds it what they say.
 
-    def __init__(self, feed: Callable[[i.Input], object]) -> None:
+    Parameters
+    ----------
+    feed
+        Takes an input.
+    pause
+        Called when all that had come is fed.
+    """
+
+    def __init__(self, feed: Callable[[i.Input], object], pause: Callable[[], None]) -> None:
         self._feed = feed
-        self._ports = Ports(self._heard)
+        self._ports = Ports(self._heard, pause=pause)
 
     def run(self, action: Action) -> bool:
         """Carry out an action; False: it is none of ours."""
-        if isinstance(action, OpenPort):
+        if isinstance(action, SendNode):
+            to = Address(action.host, action.port)
+            self._ports.send(Seat(action.role, action.rank), to, action.message)
+        elif isinstance(action, OpenPort):
             port = self._ports.open(Seat(action.role, action.rank))
             self._feed(i.PortOpened(action.role, action.rank, port))
         elif isinstance(action, ClosePort):
             self._ports.close(Seat(action.role, action.rank))
-        elif isinstance(action, SendNode):
-            to = Address(action.host, action.port)
-            self._ports.send(Seat(action.role, action.rank), to, action.message)
         else:
             return False
         return True

@@ -79,7 +79,7 @@ class _Node:
     ended_well: bool = False
     everyone: int = 0  # barriers of everyone that it has passed
     workers: int = 0  # barriers of the workers that it has passed
-    seen: list[int] = field(default_factory=list)
+    seen: dict[int, None] = field(default_factory=dict)  # timestamps of messages, the oldest first
     refusals: int = 0
 
 
@@ -168,7 +168,8 @@ class Scheduler:
         if meta is None or not meta.HasField("control"):
             start = message[:40]
             return self._refuse(seat, f"what came to its port is no message of ps-lite: {start!r}")
-        command = meta.control.cmd
+        control = meta.control
+        command = control.cmd
         if command == Command.ADD_NODE:
             return self._register(seat, meta)
         if sender != seat.name:
@@ -182,9 +183,8 @@ class Scheduler:
         if command == Command.HEARTBEAT:
             answer = wire.heartbeat_answer(node.here, self._next_timestamp())
             return [*out, Send(seat, node.address, answer)]
-        if command == Command.BARRIER and meta.request and meta.timestamp not in node.seen:
-            node.seen = [*node.seen[-REMEMBERED + 1 :], meta.timestamp]
-            out += self._at_barrier(seat, meta.control.barrier_group, now)
+        if command == Command.BARRIER and meta.request and _is_new(meta.timestamp, node.seen):
+            out += self._at_barrier(seat, control.barrier_group, now)
         return out
 
     def _register(self, seat: Seat, meta: pb.Meta) -> list[Effect]:
@@ -382,7 +382,18 @@ def _members(seats: Sequence[Seat], group: int) -> tuple[Seat, ...]:
     return tuple(seat for seat in seats if in_it[seat.role])
 
 
+def _is_new(timestamp: int, seen: dict[int, None]) -> bool:
+    """Whether a message has not come before; it is remembered."""
+    if timestamp in seen:
+        return False
+    seen[timestamp] = None
+    if len(seen) > REMEMBERED:
+        del seen[next(iter(seen))]
+    return True
+
+
 def _node(data: Mapping[str, Any]) -> _Node:
-    """A node after JSON has made its addresses lists."""
+    """A node as it was before JSON has made texts of its numbers, and lists of its addresses."""
     addresses = {name: data[name] and Address(*data[name]) for name in ("here", "address")}
-    return _Node(**{**data, **addresses})
+    seen = {int(timestamp): None for timestamp in data["seen"]}
+    return _Node(**{**data, **addresses, "seen": seen})
