@@ -145,7 +145,9 @@ class Consequences:
         text = gone.text
         if gone.cause is Cause.START_TIMEOUT and self.waiting_reason:
             text += f". {self.waiting_reason}"
-        self._failures.append(Failure(gone.cause, text, gone.role, gone.rank, gone.traceback))
+        self._failures.append(
+            Failure(gone.cause, text, gone.role, gone.rank, gone.traceback, gone.exit_code)
+        )
         return [Log("gave_up", text, gone.role, gone.rank, data={"cause": gone.cause.value})]
 
 

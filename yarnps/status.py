@@ -29,7 +29,11 @@ STATES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the job ended. `cause_code` is one of `yarnps.causes`' codes, '' when it succeeded."""
+    """How the job ended. `cause_code` is one of `yarnps.causes`' codes, '' when it succeeded.
+
+    `exit_code` is that of the process whose failure ended the job, as a shell gives it; None where
+    something else did.
+    """
 
     state: str
     cause: str = ""
@@ -37,6 +41,7 @@ class Outcome:
     retry_helps: bool | None = None
     skipped_splits: int = 0
     traceback: str = ""
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True)

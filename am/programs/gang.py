@@ -64,7 +64,10 @@ class Gang:
         """
         if self._restart == NEVER:
             text = f"{died.role} {died.rank}: {died.text}; dmlc.restart is never"
-            return False, [], [Failure(died.cause, text, died.role, died.rank, died.traceback)]
+            failure = Failure(
+                died.cause, text, died.role, died.rank, died.traceback, died.exit_code
+            )
+            return False, [], [failure]
         if alone:
             self._alone[died.role, died.rank] += 1
             return False, [], []

@@ -95,6 +95,7 @@ class Died:
     charged: bool  # it has cost one of the rank's restarts
     deaths: int  # of this rank so far
     traceback: str = ""
+    exit_code: int | None = None  # of the process, where it has failed
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class GaveUp:
     cause: Cause
     text: str
     traceback: str = ""
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,16 @@ class Ending:
         The same again would end the same way: do not spend restarts on it.
     traceback
         Of the role's program.
+    exit_code
+        Of the role's process, as a shell gives it: 128 + n after signal n. None: it is not known,
+        or has not failed.
     """
 
     cause: Cause
     text: str
     certain: bool = False
     traceback: str = ""
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True)

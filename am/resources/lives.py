@@ -201,4 +201,4 @@ class Lives:
         out += self.let_go(rank, ending.cause, ending.text)
         cause, text = roster.final_words(rank, ending)
         rank.end("failed", text)
-        return [*out, GaveUp(rank.role, rank.rank, cause, text, ending.traceback)]
+        return [*out, GaveUp(rank.role, rank.rank, cause, text, ending.traceback, ending.exit_code)]

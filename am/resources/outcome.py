@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from yarnps.causes import RETRY_HELPS, Cause
 from yarnps.status import Outcome
@@ -40,6 +40,7 @@ class Failure:
     role: str = ""
     rank: int | None = None
     traceback: str = ""
+    exit_code: int | None = None  # of the process that failed, where one did
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,11 @@ def decide(facts: Facts) -> Outcome | None:
     if facts.plan_ended and facts.model_in_place:
         return Outcome("SUCCEEDED", skipped_splits=facts.skipped_splits)
     if facts.killed is not None:
-        return _outcome("KILLED", facts, facts.killed.cause, facts.killed.text, "")
+        return _outcome("KILLED", facts, Failure(facts.killed.cause, facts.killed.text))
     failure = first_decisive(facts.failures, facts.roles)
     if failure is None:
         return None
-    return _outcome("FAILED", facts, failure.cause, failure.text, failure.traceback)
+    return _outcome("FAILED", facts, failure)
 
 
 def first_decisive(failures: Sequence[Failure], roles: Mapping[str, RoleRule]) -> Failure | None:
@@ -95,17 +96,18 @@ def _nobody_left(failures: list[Failure]) -> Failure:
     if len(failures) == 1:
         return best
     text = f"no {best.role} is left, all {len(failures)} gave up. {best.text}"
-    return Failure(best.cause, text, best.role, best.rank, best.traceback)
+    return replace(best, text=text)
 
 
-def _outcome(state: str, facts: Facts, cause: Cause, text: str, traceback: str) -> Outcome:
+def _outcome(state: str, facts: Facts, why: Failure) -> Outcome:
     return Outcome(
         state=state,
-        cause=text,
-        cause_code=cause.value,
-        retry_helps=RETRY_HELPS.get(cause),
+        cause=why.text,
+        cause_code=why.cause.value,
+        retry_helps=RETRY_HELPS.get(why.cause),
         skipped_splits=facts.skipped_splits,
-        traceback=traceback[-TRACEBACK_CHARS:],
+        traceback=why.traceback[-TRACEBACK_CHARS:],
+        exit_code=why.exit_code,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hmac
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -55,8 +56,9 @@ def exit_of(
         return Ending(Cause.OUR_KILL, "ended by order of the ApplicationMaster")
     if state is not None and state.error:
         return decode.program_failed(state.error, state.traceback, user_error=state.user_error)
-    if exited.exit_code != 0:
-        return decode.process_ended(exited.exit_code, exited.output_tail, memory)
+    if (code := exited.exit_code) != 0:
+        ending = decode.process_ended(code, exited.output_tail, memory)
+        return dataclasses.replace(ending, exit_code=128 - code if code < 0 else code)
     if work.by_itself:
         return work.complaint
     if role != "worker":
@@ -202,6 +204,7 @@ def death(
         charged=charged,
         deaths=rank.deaths,
         traceback=ending.traceback,
+        exit_code=ending.exit_code,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -182,10 +181,9 @@ def launch(options: Options, say: Callable[..., None], *, show: bool) -> int:
         print(text, end="")
         return exits.SUCCEEDED
     from yarnps.client import clusters, submission
-    from yarnps.client.cmd_submit import see_through
+    from yarnps.client.watch import watch
     from yarnps.spec import load
 
-    started = time.monotonic()
     chosen = clusters.choose(clusters.YARN, report=say)
     say(chosen.sentence())
     with tempfile.TemporaryDirectory(prefix="yarnps-launch-") as folder:
@@ -193,4 +191,10 @@ def launch(options: Options, say: Callable[..., None], *, show: bool) -> int:
         path.write_text(text)
         view = submission.submit(load(path), say)
     assert view is not None
-    return see_through(view, "text", detach=False, kill=False, started=started)
+    try:
+        end = watch(view, kill_on_exit=False).end
+    finally:
+        view.close()
+    say(end.sentence)
+    program = end.outcome.exit_code if end.outcome is not None else None
+    return program or end.code

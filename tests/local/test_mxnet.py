@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,9 @@ def scheduler_port(run: LocalRun, role: str, rank: int) -> int:
 
 
 def strangers_call(port: int) -> None:
-    """Garbage, and a node of another job that looks like ours."""
+    """Bytes of another protocol, garbage, and a node of another job that looks like ours."""
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
     node = ps.Node(role=1, hostname="127.0.0.1", port=9, id=2**31 - 1)
     meta = ps.Meta(control=ps.Control(cmd=Command.ADD_NODE, node=[node]), timestamp=0)
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
@@ -128,7 +131,8 @@ def test_an_asynchronous_worker_is_killed_twice_and_the_am_once(
     with made as run:
         run.event("barrier", "start", limit=LIMIT_S)
         strangers_call(scheduler_port(run, "worker", 0))
-        run.event("refused", "worker 0: what came to its port is no message of ps-lite")
+        run.event("refused", "worker 0: what came to its port is no message of ps-lite: b'GET /")
+        run.event("refused", "worker 0: what came to its port is no message of ps-lite: b'\\xff")
         run.event("refused", "127.0.0.1:9 has registered, and 127.0.0.1:")
         for _ in range(2):
             since, before = time.time(), run.kill("role", "worker", 1)

@@ -63,3 +63,10 @@ def test_launch(hadoop: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     done = yarnps(*words, "--", "python", "ps_program.py", "--fail", "worker", "9", "1")
     assert done.code == 0, done.text
     assert "all servers and workers have joined" in done.err
+
+
+def test_launch_ends_with_the_programs_exit_status(hadoop: Sandbox) -> None:
+    words = ["launch", "--cluster", "yarn", "-n", "1", "-s", "1", "--worker-memory", "512m"]
+    done = yarnps(*words, "--server-memory", "512m", "--", "no-such-program")
+    assert done.code == 127, done.text
+    assert "no-such-program is not there" in done.err

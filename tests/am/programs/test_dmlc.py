@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,18 @@ def test_never_is_never(tmp_path: Path) -> None:
     assert cause(made) == Cause.NODE_LOST
     assert "worker 1" in made.machine.outcome.cause
     assert "dmlc.restart is never" in made.machine.outcome.cause
+    assert made.machine.outcome.exit_code is None
+
+
+@pytest.mark.parametrize(("code", "shown"), [(7, 7), (-15, 143)])
+def test_the_exit_status_of_the_program_that_ended_the_job(
+    code: int, shown: int, tmp_path: Path
+) -> None:
+    made = world(tmp_path, dmlc={"restart": "never"})
+    made.until(made.working)
+    made.process("worker", 1).exit(code)
+    assert made.run(5.0) == "FAILED"
+    assert made.machine.outcome.exit_code == shown
 
 
 def test_before_all_have_met_only_the_dead_start_again(tmp_path: Path) -> None:
@@ -118,6 +131,7 @@ def test_the_budget_ends_it(tmp_path: Path) -> None:
     assert made.run() == "FAILED"
     assert cause(made) == Cause.SIGNAL
     assert "used up its 3 restarts" in made.machine.outcome.cause
+    assert made.machine.outcome.exit_code == 128 + signal.SIGKILL
     assert len(made.logged("note", "all start again")) == 3
 
 
