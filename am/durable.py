@@ -8,7 +8,6 @@ from yarnps.am.actions import Action, Log
 # Messages that only carry figures.
 _FIGURES = ("heartbeat", "stats", "event")
 
-
 # That a node of ps-lite gets: two with PS_RESEND.
 HEARTBEAT_ANSWERS = 2
 

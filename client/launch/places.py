@@ -195,7 +195,7 @@ class PipedPlace(ABC):
 
     async def start(self, tasks: Sequence[Task], hear: Hear) -> None:
         for task in tasks:
-            piped = await Piped.start(self.argv(task), self.lines(task), _line_of(task.seat, hear))
+            piped = await Piped.start(self.argv(task), self.lines(task), line_of(task.seat, hear))
             self._piped[task.seat] = piped
             self._waits.append(watch(_wait(piped, task.seat, hear), hear))
 
@@ -216,7 +216,8 @@ async def end_all(piped: Sequence[Piped], waits: Sequence[asyncio.Task[None]]) -
         await asyncio.wait(waits, timeout=GRACE_S)
 
 
-def _line_of(seat: Seat, hear: Hear) -> Callable[[bool, str], None]:
+def line_of(seat: Seat, hear: Hear) -> Callable[[bool, str], None]:
+    """Hears a seat's lines."""
     return lambda is_error, text: hear(Line(seat, is_error, text))
 
 

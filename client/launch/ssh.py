@@ -8,11 +8,21 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from yarnps._errors import ClusterError, InputError
-from yarnps.client.launch.places import WRAPPER, Hear, PipedPlace, script
+from yarnps.client.launch.places import (
+    WRAPPER,
+    Ended,
+    Hear,
+    Piped,
+    PipedPlace,
+    line_of,
+    script,
+    watch,
+)
 from yarnps.client.launch.plan import Task
 from yarnps.pslite.wire import Seat
 
@@ -32,7 +42,11 @@ SSH: Final = (
     "-o",
     "ServerAliveCountMax=4",
 )
-CONNECTION_FAILED: Final = 255
+# sshd refuses connections at random while ten others are not past its key exchange (MaxStartups);
+# some of the ten may be other people's.
+ENTER_AT_ONCE: Final = 5
+# The first line of a host that has let a process in.
+ENTERED: Final = "#yarnps: entered"
 SYNC_LIMIT_S: Final = 3600.0
 
 # The variables of the launcher that travel to the hosts, if they are set; `--env` adds others.
@@ -116,13 +130,15 @@ class SshPlace(PipedPlace):
         self._passed = {name: environ[name] for name in PASSED_ON if name in environ}
         self._sync_to = sync_to
         self._where: dict[Seat, Host] = {}
+        self._ended = False
 
     @property
     def first_host(self) -> str:  # type: ignore[override]
         return self._hosts[0].bare
 
     def argv(self, task: Task) -> Sequence[str]:
-        return self._where[task.seat].argv(f"exec sh -c {shlex.quote(WRAPPER)}")
+        command = f"echo {shlex.quote(ENTERED)}; exec sh -c {shlex.quote(WRAPPER)}"
+        return self._where[task.seat].argv(command)
 
     def lines(self, task: Task) -> list[str]:
         passed = Task(task.seat, task.command, {**self._passed, **task.env})
@@ -136,7 +152,37 @@ class SshPlace(PipedPlace):
             self._where[task.seat] = self._hosts[i % len(self._hosts)]
         if self._sync_to:
             await asyncio.gather(*(self._sync(host) for host in dict.fromkeys(used)))
-        await super().start(tasks, hear)
+        doors = {host: asyncio.Semaphore(ENTER_AT_ONCE) for host in used}
+        for task in tasks:
+            door = doors[self._where[task.seat]]
+            self._waits.append(watch(self._see_through(task, door, hear), hear))
+
+    async def end(self) -> None:
+        self._ended = True
+        await super().end()
+
+    async def _see_through(self, task: Task, door: asyncio.Semaphore, hear: Hear) -> None:
+        """Start a task when its host is not busy with letting others in, and wait for its end."""
+        await door.acquire()
+        at_the_door = ExitStack()
+        at_the_door.callback(door.release)
+        pass_on = line_of(task.seat, hear)
+
+        def on_line(is_error: bool, text: str) -> None:
+            if text == ENTERED:
+                at_the_door.close()
+            else:
+                pass_on(is_error, text)
+
+        with at_the_door:
+            if self._ended:
+                return
+            piped = await Piped.start(self.argv(task), self.lines(task), on_line)
+            self._piped[task.seat] = piped
+            if self._ended:
+                piped.let_go()
+            code = await piped.wait()
+        hear(Ended(task.seat, code))
 
     async def _sync(self, host: Host) -> None:
         """Copy this folder to a host; what has not changed does not travel."""

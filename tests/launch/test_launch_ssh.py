@@ -47,6 +47,16 @@ def test_roles_on_hosts(env: dict[str, str], options: tuple[str, ...], tmp_path:
     assert (found["DMLC_NODE_HOST"], found["DMLC_JOB_CLUSTER"]) == ("127.0.0.1", "ssh")
 
 
+def test_many_roles_on_one_host(
+    env: dict[str, str], options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """sshd takes a few connections at a time, and here there are sixteen."""
+    many = (*options, "-n", "12", "-s", "4")
+    done = launching.run("ssh", env=env, cwd=tmp_path, options=many)
+    assert done.status == 0, done
+    assert sum(line.endswith("works") for line in done.out.splitlines()) == 16
+
+
 def test_this_folder_is_copied(env: dict[str, str], folder: Path, tmp_path: Path) -> None:
     here, there, said = (tmp_path / name for name in ("here", "there", "said"))
     for path in (here, there, said):

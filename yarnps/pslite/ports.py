@@ -25,8 +25,12 @@ Heard = Callable[[Seat, bytes, bytes], None]
 LINGER_S = 1.0
 # A connection that has failed is tried again after this.
 AGAIN_S = 0.1
-# Turns in a row that are given to nodes before others on the loop have theirs.
-TURNS = 50
+# Nodes come to a barrier one soon after the other. After a message the next one is waited for so
+# long, for the loop takes longer to come back here than most of them take to come (1 ms is the
+# least that epoll can wait) …
+PATIENCE_S = 0.001
+# … and then others on the loop have their turn.
+TURN_S = 0.02
 # Connections of a port that may be open at the same time. A node has two at most; who has so many
 # more is none.
 MOST_CONNECTIONS = 64
@@ -45,7 +49,7 @@ class Ports:
     host
         The address to listen on.
     pause
-        Called when all that had come is heard.
+        Called when nothing more comes for a moment.
     """
 
     def __init__(
@@ -137,9 +141,10 @@ class Ports:
 
     def _turn(self) -> None:
         """Take in what has come, until there is nothing more."""
-        for _ in range(TURNS):
-            if not self._take(0):
-                break
+        end = time.monotonic() + TURN_S
+        patience_s = 0.0
+        while self._take(patience_s) and time.monotonic() < end:
+            patience_s = PATIENCE_S
         if self._pause is not None:
             self._pause()
 
