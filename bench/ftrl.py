@@ -29,6 +29,7 @@ import numpy as np
 from bench import jobs
 from bench.jobs import show
 from bench.zipf_rows import Made, make
+from yarnps.protocol.settings import EngineSettings
 
 PEER = "vowpalwabbit==9.11.9"
 ALPHA, BETA = 0.1, 1.0
@@ -138,7 +139,9 @@ def main() -> int:
     """Run both in turn, and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.ftrl", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--batch-rows", type=int, default=16_384)
+    parser.add_argument(
+        "--batch-rows", type=int, default=EngineSettings.batch_rows, help="as in any job file"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="keeps the files and the peer's environment")
     options = parser.parse_args()
@@ -151,6 +154,7 @@ def main() -> int:
         for _ in range(options.repeats):
             peers.append(run_peer(python, made, folder))
             ours.append(run_ours(made, folder, options.batch_rows))
+    print(f"ftrl_batch_rows {options.batch_rows} rows")
     for name, runs in (("vw", peers), ("ftrl", ours)):
         show(f"{name}_rows", [options.rows / run.seconds for run in runs], "rows/s")
         show(f"{name}_rows_per_cpu", [options.rows / run.cpu for run in runs], "rows/CPU-s")

@@ -1,15 +1,14 @@
 """Sparse tables without the wire: memory while they grow, the longest request, speed of kernels.
 
-``python -m bench.tables [--rows 10000000] [--dims 1 16] [--batch 10000] [--repeats 3]``
+``python -m bench.tables [--rows 10000000] [--dims 1 16] [--batch 10000]``
 
 Prints lines ``name value unit``. Each dim has a process of its own, which pushes new random keys
 until the table has all rows. From 1 M rows on, after every push: resident memory that the process
 has gained, and the table's own account of it, over the rows' own bytes,
 ``n * (8 + itemsize * dim * (1 + states))`` (states: numbers kept beside a weight); the highest
-of all is shown. The same pushes are made to several tables, one after another: one that moves rows
-takes long in each of them, one that the system has interrupted does not, so a push's time is its
-shortest, of the thread's processor time, too. Then kernels, at 1 M rows: keys of a request are in
-the order of their shards, as they come from a worker.
+of all is shown. A push's time is that on the clock without the time that its thread had to wait
+for a processor, which others used (`interrupted`: with it). Then kernels, at 1 M rows: keys of a
+request are in the order of their shards, as they come from a worker.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,16 +55,12 @@ def ordered(keys: Any) -> tuple[Any, Any]:
     return frozen(parted.keys), frozen(sections.astype(np.uint32))
 
 
-class Growth(NamedTuple):
-    """Of one table: highest memory over own bytes, as the system and the table count it; times."""
-
-    resident: float
-    accounted: float
-    wall: list[float]
-    cpu: list[float]
+def queued() -> float:
+    """Seconds that this thread could have run and another one did."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
-def grown(dim: int, rows: int, batch: int) -> Growth:
+def grow(dim: int, rows: int, batch: int) -> None:
     """Memory and times while a table of SGD grows."""
     table, own = opened(dim, Sgd(0.1)), 8 + 4 * dim
     grads = frozen(np.ones((batch, dim), np.float32))
@@ -72,30 +68,26 @@ def grown(dim: int, rows: int, batch: int) -> Growth:
     table.push(*ordered(rng.integers(-(2**63), 2**63 - 1, batch)), grads)
     before = resident() - table.nbytes  # the buffers of a request are not the table's
     highest = accounted = 0.0
-    wall, cpu = [], []
+    wall, cpu, waited = [], [], []
     while table.rows < rows:
         keys, sections = ordered(rng.integers(-(2**63), 2**63 - 1, batch))
+        waited.append(-queued())
         begun, used = time.perf_counter(), time.thread_time()
         table.push(keys, sections, grads)
-        wall.append(time.perf_counter() - begun)
         cpu.append(time.thread_time() - used)
+        wall.append(time.perf_counter() - begun)
+        waited[-1] += queued()
         if table.rows >= FROM_ROWS:
             highest = max(highest, (resident() - before) / (table.rows * own))
             accounted = max(accounted, table.nbytes / (table.rows * own))
-    return Growth(highest, accounted, wall, cpu)
-
-
-def grow(dim: int, rows: int, batch: int, repeats: int) -> None:
-    """The same growth several times; prints memory of the first one, and the shortest times."""
-    found = [grown(dim, rows, batch) for _ in range(repeats)]
     name = f"dim{dim}"
-    show(f"memory_{name}", found[0].resident, "x_own_bytes")
-    show(f"memory_accounted_{name}", found[0].accounted, "x_own_bytes")
-    wall, cpu = (np.min([run[at] for run in found], axis=0) for at in (2, 3))
-    show(f"longest_push_{name}", wall.max() * 1e3, "ms")
-    show(f"longest_push_cpu_{name}", cpu.max() * 1e3, "ms")
-    show(f"median_push_{name}", statistics.median(wall) * 1e3, "ms")
-    show(f"longest_push_interrupted_{name}", max(max(run.wall) for run in found) * 1e3, "ms")
+    alone = np.subtract(wall, waited)
+    show(f"memory_{name}", highest, "x_own_bytes")
+    show(f"memory_accounted_{name}", accounted, "x_own_bytes")
+    show(f"longest_push_{name}", max(alone) * 1e3, "ms")
+    show(f"longest_push_cpu_{name}", max(cpu) * 1e3, "ms")
+    show(f"median_push_{name}", statistics.median(alone) * 1e3, "ms")
+    show(f"longest_push_interrupted_{name}", max(wall) * 1e3, "ms")
 
 
 def kernels(dim: int) -> None:
@@ -132,17 +124,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--dims", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--batch", type=int, default=10_000, help="new keys of a push")
-    parser.add_argument("--repeats", type=int, default=3, help="tables that grow the same way")
     parser.add_argument("--one", action="store_true", help="in this process (one dim)")
     asked = parser.parse_args()
     if asked.one:
-        grow(asked.dims[0], asked.rows, asked.batch, asked.repeats)
+        grow(asked.dims[0], asked.rows, asked.batch)
         kernels(asked.dims[0])
         return
     for dim in asked.dims:  # apart, so that one's memory is not the other's
         command = [sys.executable, "-m", "bench.tables", "--one", "--dims", str(dim)]
         command += ["--rows", str(asked.rows), "--batch", str(asked.batch)]
-        command += ["--repeats", str(asked.repeats)]
         subprocess.run(command, check=True)
 
 
