@@ -44,9 +44,17 @@ def _unsupported(function: F) -> F:
 @click.option("--server-cores", type=COUNT, help="Cores of a server.")
 @click.option("--server-memory", metavar="SIZE", help="Memory of a server. Default: 1g.")
 @click.option("--jobname", help="Name of the job.")
-@click.option("--files", multiple=True, help="File to ship, or PATH#NAME. May be repeated (yarn).")
 @click.option(
-    "--archives", multiple=True, help="Archive to ship and unpack. May be repeated (yarn)."
+    "--files",
+    multiple=True,
+    metavar="PATH[#NAME]",
+    help="File to ship, under its own or another name. May be repeated (yarn).",
+)
+@click.option(
+    "--archives",
+    multiple=True,
+    metavar="PATH",
+    help="Archive to ship and unpack. May be repeated (yarn).",
 )
 @click.option(
     "--auto-file-cache", type=bool, help="Ship the files that the command names. Default: true."
@@ -69,12 +77,14 @@ def _unsupported(function: F) -> F:
     "--start-timeout",
     default="10 min",
     show_default=True,
+    metavar="DURATION",
     help="Time for all processes to register after the first one has.",
 )
 @click.option(
     "--barrier-timeout",
     default="60 min",
     show_default=True,
+    metavar="DURATION",
     help="Time that processes may wait for others at a barrier.",
 )
 @click.option("--print", "show", is_flag=True, help="Show what would be done, and do nothing.")
@@ -97,15 +107,16 @@ def command(show: bool, log_level: str | None, log_file: str | None, **given: An
     from yarnps.client.launch.journal import Journal
 
     asked = options.read(given, os.environ)
+    limits = options.limits_of(given)
     with Journal(debug=log_level == "DEBUG", path=Path(log_file) if log_file else None) as journal:
         for note in asked.notes:
             journal.say(f"note: {note}")
         if asked.launcher == "yarn":
             from yarnps.client.launch import yarn
 
-            return yarn.launch(asked, journal.say, show=show)
+            return yarn.launch(asked, limits, journal.say, show=show)
         from yarnps.client.launch import start
 
         if show:
             return start.show(asked, os.environ)
-        return start.launch(asked, os.environ, journal.say, start.limits_of(given))
+        return start.launch(asked, os.environ, journal.say, limits)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
-from yarnps.client.launch.options import Options
+from yarnps.client.launch.options import Limits, Options
 from yarnps.client.launch.plan import Task
 from yarnps.pslite.wire import Seat
 
@@ -37,21 +36,6 @@ class Verdict:
         except asyncio.TimeoutError:
             return False
         return True
-
-
-class Limits(NamedTuple):
-    """Seconds that processes may wait for others.
-
-    Attributes
-    ----------
-    start_s
-        For all to come, from the first one on: a batch system may let all of them wait.
-    barrier_s
-        At a barrier.
-    """
-
-    start_s: float
-    barrier_s: float
 
 
 class Meeting(ABC):

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from yarnps._errors import InputError
 
@@ -79,6 +79,21 @@ class RoleAsk:
     cores: int
     memory: int
     env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Limits(NamedTuple):
+    """Seconds that processes may wait for others.
+
+    Attributes
+    ----------
+    start_s
+        For all to come, from the first one on: a batch system may let all of them wait.
+    barrier_s
+        At a barrier.
+    """
+
+    start_s: float = 600.0
+    barrier_s: float = 3600.0
 
 
 @dataclass(frozen=True)
@@ -178,6 +193,25 @@ def read(given: Mapping[str, Any], environ: Mapping[str, str]) -> Options:
         sge_log_dir=given["sge_log_dir"] or "",
         notes=tuple(_unused(given, launcher)),
     )
+
+
+def limits_of(given: Mapping[str, str]) -> Limits:
+    """The limits of the options `--start-timeout` and `--barrier-timeout`.
+
+    Raises
+    ------
+    InputError
+        One is no duration.
+    """
+    from yarnps.spec import parse_duration
+
+    seconds = []
+    for name in ("start_timeout", "barrier_timeout"):
+        try:
+            seconds.append(parse_duration(given[name]))
+        except ValueError as error:
+            raise InputError(f"--{name.replace('_', '-')} {given[name]}: {error}") from error
+    return Limits(*seconds)
 
 
 def refuse_unsupported(given: Mapping[str, Any]) -> None:

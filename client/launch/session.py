@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from yarnps.client import exits
-from yarnps.client.launch.meeting import Limits, Meeting, Verdict, names
-from yarnps.client.launch.options import Options
+from yarnps.client.launch.meeting import Meeting, Verdict, names
+from yarnps.client.launch.options import Limits, Options
 from yarnps.client.launch.places import Broken, Ended, Line, Place
 from yarnps.client.launch.plan import own_address, seats
 from yarnps.client.launch.pslite import PsLite

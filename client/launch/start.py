@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from yarnps._errors import InputError
 from yarnps.client import exits
 from yarnps.client.launch.local import LocalPlace
-from yarnps.client.launch.meeting import Limits
 from yarnps.client.launch.mpi import MpiPlace
-from yarnps.client.launch.options import Options
+from yarnps.client.launch.options import Limits, Options
 from yarnps.client.launch.places import Place
 from yarnps.client.launch.plan import Task, environment_of, own_address, seats, task
 from yarnps.client.launch.session import Session
@@ -38,25 +36,6 @@ def place_of(options: Options, environ: Mapping[str, str]) -> Place:
     if options.launcher == "sge":
         return SgePlace(options, environ)
     return LocalPlace()
-
-
-def limits_of(given: Mapping[str, str]) -> Limits:
-    """The limits of the options `--start-timeout` and `--barrier-timeout`.
-
-    Raises
-    ------
-    InputError
-        One is no duration.
-    """
-    from yarnps.spec import parse_duration
-
-    seconds = []
-    for name in ("start_timeout", "barrier_timeout"):
-        try:
-            seconds.append(parse_duration(given[name]))
-        except ValueError as error:
-            raise InputError(f"--{name.replace('_', '-')} {given[name]}: {error}") from error
-    return Limits(*seconds)
 
 
 def launch(

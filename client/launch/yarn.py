@@ -9,12 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from yarnps._errors import InputError
+from yarnps._errors import ClusterError, InputError
 from yarnps.client import exits
-from yarnps.client.launch.options import Options, RoleAsk
+from yarnps.client.launch.options import Limits, Options, RoleAsk
 
 MIB: Final = 2**20
 LIBCXX: Final = "libstdc++.so.6"
+NO_CLUSTER: Final = (
+    "Set HADOOP_CONF_DIR to the folder with the cluster's yarn-site.xml and put `yarn` on PATH.\n"
+    "Without one: --launcher local; or --print, which shows a job file that `yarnps submit` runs "
+    "in other places, too."
+)
 
 # Programs that the nodes have; an interpreter is of no use without its library anyway.
 _OF_THE_NODES: Final = ("/bin/", "/sbin/", "/usr/", "/lib")
@@ -96,7 +101,7 @@ def command_of(options: Options, shipped: Shipped) -> str:
     return shlex.join(words)
 
 
-def job_file(options: Options) -> tuple[dict[str, Any], list[str]]:
+def job_file(options: Options, limits: Limits | None = None) -> tuple[dict[str, Any], list[str]]:
     """The job file of a launch as plain data, and notes for the user.
 
     Raises
@@ -122,6 +127,11 @@ def job_file(options: Options) -> tuple[dict[str, Any], list[str]]:
         if options.role(role).count
     }
     block: dict[str, Any] = {"runtime": "dmlc" if options.server.count else "xgboost"}
+    limits, usual = limits or Limits(), Limits()
+    if limits.start_s != usual.start_s:
+        block["start_timeout"] = f"{limits.start_s:g} s"
+    if limits.barrier_s != usual.barrier_s and options.server.count:
+        block["dmlc"] = {"barrier_limit": f"{limits.barrier_s:g} s"}
     if options.hdfs_tempdir:
         block["job_dir"] = f"{options.hdfs_tempdir.rstrip('/')}/yarnps-{{app}}"
     job: dict[str, Any] = {"name": options.name}
@@ -160,7 +170,7 @@ def as_text(job: dict[str, Any]) -> str:
     return yaml.dump(job, Dumper=Dumper, sort_keys=False, width=100)
 
 
-def launch(options: Options, say: Callable[..., None], *, show: bool) -> int:
+def launch(options: Options, limits: Limits, say: Callable[..., None], *, show: bool) -> int:
     """Submit the job of a launch and follow it; returns its exit status.
 
     Parameters
@@ -173,7 +183,7 @@ def launch(options: Options, say: Callable[..., None], *, show: bool) -> int:
     YarnpsError
         As from `yarnps submit`.
     """
-    job, notes = job_file(options)
+    job, notes = job_file(options, limits)
     for note in notes:
         say(f"note: {note}")
     text = as_text(job)
@@ -184,7 +194,10 @@ def launch(options: Options, say: Callable[..., None], *, show: bool) -> int:
     from yarnps.client.watch import watch
     from yarnps.spec import load
 
-    chosen = clusters.choose(clusters.YARN, report=say)
+    try:
+        chosen = clusters.choose(clusters.YARN, report=say)
+    except ClusterError as error:
+        raise ClusterError(error.what, NO_CLUSTER) from error
     say(chosen.sentence())
     with tempfile.TemporaryDirectory(prefix="yarnps-launch-") as folder:
         path = Path(folder) / "launch.yaml"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from yarnps._errors import InputError
+from yarnps._errors import ClusterError, InputError
 from yarnps.client import main
-from yarnps.client.launch.options import Options, RoleAsk
+from yarnps.client.launch.options import Limits, Options, RoleAsk
 from yarnps.client.launch.yarn import as_text, job_file
 from yarnps.spec import load
 
@@ -41,6 +41,27 @@ def test_roles_and_resources(here: Path) -> None:
     assert server["resources"] == {"memory": "1001 MiB", "vcores": 1}
     assert (worker["env"], server["env"]) == ({"A": "1", "W": "1"}, {"A": "1"})
     assert worker["script"] == server["script"] == "python ./train.py --x 'a b'\n"
+
+
+def test_limits_are_those_of_the_job(here: Path) -> None:
+    assert job_file(asked("x"), Limits())[0]["yarnps"] == {"runtime": "dmlc"}
+    assert job_file(asked("x"), Limits(90.0, 7200.0))[0]["yarnps"] == {
+        "runtime": "dmlc",
+        "start_timeout": "90 s",
+        "dmlc": {"barrier_limit": "7200 s"},
+    }
+
+
+def test_without_a_cluster_the_advice_is_the_launchers(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    line = ["launch", "--cluster", "yarn", "-n", "1", "-s", "1", "--", "true"]
+    assert main.run(line) == ClusterError.exit_code
+    said = capsys.readouterr().err
+    assert "no Hadoop cluster found" in said and "--launcher local" in said
+    assert "--cluster sandbox" not in said
 
 
 def test_files_that_the_command_names_are_shipped(here: Path) -> None:
