@@ -100,6 +100,7 @@ def run(seed: int, cluster: str, python: Path) -> dict[str, Any]:
             watched.view.close()
     return {
         "seed": seed,
+        "revision": revision(),
         "application": watched.application,
         "size": f"{planned.mode}, {planned.servers} servers, {planned.workers} workers",
         "killed": planned.victim,
@@ -177,6 +178,7 @@ def place(cluster: str) -> Iterator[None]:
 def report(lines: Sequence[dict[str, Any]], cluster: str) -> str:
     """The report as markdown."""
     wrong = sum(line["result"] != "right" for line in lines)
+    revisions = ", ".join(dict.fromkeys(line["revision"] for line in lines))
     harmed = sum(bool(line["killed"]) for line in lines)
     rows = [
         f"| {line['seed']} | {line['size']} | {line['killed'] or 'nobody'} | {line['result']} | "
@@ -186,7 +188,7 @@ def report(lines: Sequence[dict[str, Any]], cluster: str) -> str:
     return "\n".join(
         [
             "# Drill of MXNet jobs",
-            f"Revision {revision()}, cluster {cluster}, {time.strftime('%Y-%m-%d %H:%M')} UTC, "
+            f"Revision {revisions}, cluster {cluster}, {time.strftime('%Y-%m-%d %H:%M')} UTC, "
             f"{os.cpu_count()} cores. {len(lines) - wrong} of {len(lines)} runs right; in {harmed} "
             "of them a process was killed with SIGKILL. Again: `python -m bench.drill_dmlc "
             f"--cluster {cluster} --runs {len(lines)} --seed {lines[0]['seed']}`.",
