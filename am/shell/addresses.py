@@ -5,12 +5,15 @@ Both come back where they were: agents find the service again, and an open page 
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from yarnps._errors import YarnpsError
 from yarnps.am.clusters.base import AM_KEY, Cluster
 from yarnps.am.config import Config
 from yarnps.am.shell.errands import attempt
@@ -21,8 +24,13 @@ from yarnps.status import Status
 if TYPE_CHECKING:
     from yarnps.am.web.server import Page
 
+logger = logging.getLogger(__name__)
+
 # Ports and the page's prefix, for a process that comes back.
 STATE_FILE = "am-state.json"
+# A cluster that does not show the page is asked again so often.
+PAGE_TRIES = 10
+PAGE_AGAIN_S = 30.0
 
 
 class Addresses:
@@ -47,18 +55,23 @@ class Addresses:
         await self._tell_where("")
 
     async def open_page(self, status: Callable[[int], Status]) -> str:
-        """Open the page, unless it is, and have the cluster show it.
+        """Open the page, and have the cluster show it.
 
         Returns
         -------
         str
-            Its address for people.
-
-        Raises
-        ------
-        ClusterError, OSError
-            The cluster does not show it; or no port is to be had.
+            Its address for people; empty where the cluster does not show it however often it is
+            asked. A job goes on without: the page is only looked at.
         """
+        for _ in range(PAGE_TRIES):
+            try:
+                return await self._show_page(status)
+            except (YarnpsError, OSError) as error:
+                logger.warning("the page cannot be opened, it is tried again: %s", error)
+                await asyncio.sleep(PAGE_AGAIN_S)
+        return ""
+
+    async def _show_page(self, status: Callable[[int], Status]) -> str:
         from yarnps.am.web.server import Page
 
         if self._page is None:

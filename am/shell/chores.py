@@ -34,8 +34,20 @@ def import_readers(config: Config) -> None:
             open_files(address)
 
 
-def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broken:
-    """The input of the job, and the newest cut of an earlier attempt if `resume`."""
+def find_input(config: Config, job_dir: JobDir) -> Listed | Broken | str:
+    """List the input as the runtime wants it: for the ledger, or for the workers to share.
+
+    A text says what was found, where the state machine has no use for it (dmlc: nothing).
+    """
+    if config.block.runtime == "native":
+        return list_all(config, job_dir)
+    if config.block.runtime == "xgboost" and config.block.data.train:
+        return share_input(config, job_dir)
+    return ""
+
+
+def list_all(config: Config, job_dir: JobDir) -> Listed | Broken:
+    """The input of the job, and the cuts of earlier attempts if there have been any."""
     data = config.block.data
     settings = DataSettings.from_block(config.block)
     workers = config.worker.instances
@@ -44,7 +56,7 @@ def list_all(config: Config, job_dir: JobDir, *, resume: bool) -> Listed | Broke
     try:
         train = list_input(list(data.train), settings, workers=readers)
         test = None if data.test is None else list_input(list(data.test), settings, workers=readers)
-        earlier = earlier_cuts(job_dir) if resume else None
+        earlier = earlier_cuts(job_dir) if config.attempt > 1 else None
     except YarnpsError as error:
         logger.exception("the input cannot be listed")
         return Broken(Cause.DATA.value, f"the input cannot be listed: {error.what}. {error.remedy}")

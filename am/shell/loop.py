@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import logging
 import os
 import time
@@ -17,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yarnps._errors import YarnpsError
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, End, Log, Refuse, Tell
 from yarnps.am.clusters.base import Cluster
@@ -55,9 +53,6 @@ PROGRESS_EVERY_S = 1.0
 # The page is opened when training has begun, or so long after the containers have been asked for:
 # who waits for training to begin should not wait for a web server's modules first.
 PAGE_AFTER_S = 3.0
-# A cluster that does not show the page is asked again so often.
-PAGE_TRIES = 10
-PAGE_AGAIN_S = 30.0
 # A loop that lags by more than this cannot judge the silence of others.
 RESPONSIVE_S = 2.0
 
@@ -95,6 +90,7 @@ class Shell:
         self._lag_s = 0.0
         self._last_tick = time.time()
         self._superseded = False
+        self._failure: Exception | None = None
         self._records = Records(config, job_dir, self.events, self.status, folder)
         self._addresses = Addresses(config, cluster, job_dir, folder)
         self._lookout = Lookout(cluster, feed=self.feed, members=lambda: self.machine.members)
@@ -113,11 +109,20 @@ class Shell:
     # ------------------------------------------------------------ life
 
     async def run(self) -> Outcome | None:
-        """Until the job has ended; None: a newer attempt has taken over."""
+        """Until the job has ended; None: a newer attempt has taken over.
+
+        Raises
+        ------
+        Exception
+            An event could not be taken in or kept. The process that is started next goes on from
+            the journal, where this event is not.
+        """
         # To the very end, and whatever else takes long: the supervisor ends who does not tick.
         alive = asyncio.create_task(self._repeat(TICK_S, self._alive))
         try:
             await self._until_over()
+            if self._failure is not None:
+                raise self._failure
             return None if self._superseded else await self._finish()
         finally:
             alive.cancel()
@@ -191,24 +196,13 @@ class Shell:
 
     async def _open_page(self) -> None:
         if not self._returning:
-            await self._training_begins(PAGE_AFTER_S)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._pushed.wait(), PAGE_AFTER_S)
         # Two threads that import at the same time may wait for each other (Python 3.11).
         await self._imported.wait()
-        for _ in range(PAGE_TRIES):
-            try:
-                url = await self._addresses.open_page(self.status)
-            except (YarnpsError, OSError) as error:
-                logger.warning("the page cannot be opened, it is tried again: %s", error)
-                await asyncio.sleep(PAGE_AGAIN_S)
-            else:
-                self._log(Log("page", f"the page is at {url}"), time.time())
-                return
-        text = "the page cannot be opened: see the ApplicationMaster's log; `yarnps status` works"
-        self._log(Log("page", text), time.time())
-
-    async def _training_begins(self, limit_s: float) -> None:
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._pushed.wait(), limit_s)
+        url = await self._addresses.open_page(self.status)
+        where = f"the page is at {url}" if url else "there is no page: see `yarnps status`"
+        self._log(Log("page", where), time.time())
 
     async def _start(self) -> None:
         self.feed(i.Started(nodes=len(await self._lookout.nodes())))
@@ -225,20 +219,13 @@ class Shell:
         if self.config.block.data.train:
             await asyncio.to_thread(chores.import_readers, self.config)
         self._imported.set()
-        runtime = self.config.block.runtime
-        if runtime == "native":
-            resume = self.config.attempt > 1
-            work = functools.partial(chores.list_all, self.config, self.job_dir, resume=resume)
-            listed = await asyncio.to_thread(work)
-            if isinstance(listed, i.Listed):
-                listed = dataclasses.replace(listed, racks=await self._lookout.racks())
-            self.feed(listed)
-        elif runtime == "xgboost" and self.config.block.data.train:
-            event = await asyncio.to_thread(chores.share_input, self.config, self.job_dir)
-            if isinstance(event, i.Broken):
-                self.feed(event)
-            else:
-                self._log(Log("input", event), time.time())
+        found = await asyncio.to_thread(chores.find_input, self.config, self.job_dir)
+        if isinstance(found, i.Listed):
+            self.feed(dataclasses.replace(found, racks=await self._lookout.racks()))
+        elif isinstance(found, i.Broken):
+            self.feed(found)
+        elif found:
+            self._log(Log("input", found), time.time())
 
     async def _finish(self) -> Outcome:
         """Write everything down, then end the application."""
@@ -273,7 +260,21 @@ class Shell:
     # ------------------------------------------------------------ events in, actions out
 
     def feed(self, event: i.Input) -> list[Action]:
-        """Hand an event to the machine, keep it, and do what follows."""
+        """Hand an event to the machine, keep it, and do what follows.
+
+        Whoever feeds it may be a stream or a socket, and errors would end nothing but that. What
+        the machine knows after an error is half an event, so this process takes in no more.
+        """
+        if self._failure is not None:
+            return []
+        try:
+            return self._take_in(event)
+        except Exception as error:
+            self._failure = error
+            self._over.set()
+            raise
+
+    def _take_in(self, event: i.Input) -> list[Action]:
         now = time.time()
         actions = self.machine.handle(event, now)
         if self._journal is not None and durable(event, actions):

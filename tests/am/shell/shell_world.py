@@ -113,7 +113,7 @@ class Life:
         """As a kill would have it, but that its port is free again."""
         if self._run is not None:
             self._run.cancel()
-            await asyncio.wait([self._run])
+            await asyncio.gather(self._run, return_exceptions=True)
         await self.shell.close()
 
     def status(self) -> Status:

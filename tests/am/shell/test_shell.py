@@ -13,6 +13,7 @@ from shell_world import Journalled, Life, QuietCluster, Ticks, until
 from yarnps._errors import ClusterError
 from yarnps.am import inputs as i
 from yarnps.am.clusters.base import ContainerInfo, FinalState
+from yarnps.am.shell.journal import Journal
 from yarnps.data import DataSettings, list_input
 from yarnps.protocol import control_pb2 as pb
 
@@ -91,7 +92,7 @@ async def test_the_ticks_go_on_until_the_application_has_ended(
 async def test_a_page_that_cannot_be_opened_ends_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: list[Life]
 ) -> None:
-    monkeypatch.setattr("yarnps.am.shell.loop.PAGE_AGAIN_S", 0.01)
+    monkeypatch.setattr("yarnps.am.shell.addresses.PAGE_AGAIN_S", 0.01)
 
     class NoProxy(QuietCluster):
         refusals = 2
@@ -108,6 +109,33 @@ async def test_a_page_that_cannot_be_opened_ends_no_job(
     await until(lambda: life.logged("page"))
     assert life.logged("page")[0].startswith("the page is at http://127.0.0.1:")
     assert life.status().state == "STARTING"
+
+
+# ---------------------------------------------------------------- an event that cannot be taken in
+
+
+async def test_an_event_that_cannot_be_kept_ends_the_process_whoever_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: list[Life]
+) -> None:
+    """The next one goes on from the journal; this one would know what no other ever will."""
+
+    def full(self: Journal, record: bytes, *, soon: bool = False) -> None:
+        raise OSError(28, "No space left on device")
+
+    life = Life(tmp_path)
+    lives.append(life)
+    await life.begin()
+    await until(lambda: life.logged("input"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "append", full)
+        with pytest.raises(OSError, match="No space left"):
+            life.shell.kill("ada", "enough")
+    life.shell.kill("ada", "again")  # it takes in nothing more
+    with pytest.raises(OSError, match="No space left"):
+        await life.end()
+    assert life.cluster.ended is None
+    records = (tmp_path / "am" / "journal.jsonl").read_text()
+    assert "Listed" in records and "KillOrdered" not in records
 
 
 # ---------------------------------------------------------------- processes that come back
