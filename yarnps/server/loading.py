@@ -16,10 +16,11 @@ from yarnps.files import open_files
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.shards import Sections, frozen, partition, shard_bits
 from yarnps.protocol.tables import TableSpec
+from yarnps.server.admission import Candidates
 from yarnps.server.dense import DenseTable
 from yarnps.server.marks import Key, ShardMark
 from yarnps.server.saving import CUT_FORMAT, MODEL_FORMAT
-from yarnps.server.sparse import Candidates, SparseTable
+from yarnps.server.sparse import SparseTable
 from yarnps.server.steps import Steps
 from yarnps.server.store import Store
 from yarnps.server.tensors import TensorReader

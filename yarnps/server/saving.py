@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from yarnps.files import open_files
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.tables import TableSpec, Zeros
+from yarnps.server.admission import Candidates
 from yarnps.server.dense import DenseTable
 from yarnps.server.marks import Key, ShardMark
-from yarnps.server.sparse import Candidates, ShardRows, SparseTable
+from yarnps.server.sparse import ShardRows, SparseTable
 from yarnps.server.steps import Steps
 from yarnps.server.store import Store
 from yarnps.server.tensors import TensorWriter

@@ -74,6 +74,13 @@ class Block(NamedTuple):
         return self.tags.nbytes + self.words.nbytes
 
 
+def keys_in(block: Block, shard: int, bits: int) -> Int64s:
+    """The keys in a shard's segment, in the order of its slots."""
+    keys = np.empty(int(block.taken.sum()), np.int64)
+    kernels.keys_of(block.tags, shard, bits, keys)
+    return keys
+
+
 def _block(capacity: int, width: int) -> Block:
     size = capacity * (_TAG_BYTES + 4 * width)
     memory: NDArray[np.uint8]

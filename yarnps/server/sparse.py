@@ -10,26 +10,12 @@ from numpy.typing import NDArray
 
 from yarnps.protocol.shards import Int64s, Sections, frozen, shard_bits
 from yarnps.protocol.tables import TableSpec, Zeros
-from yarnps.server import kernels, updates
+from yarnps.server import kernels
+from yarnps.server.admission import Admission, Candidates, Expiry, only
 from yarnps.server.gradients import screened
 from yarnps.server.initial import initial_of, seed_of
 from yarnps.server.optimizers import When, kernels_for
-from yarnps.server.segments import Block, Losses, Segments, TableFull
-
-Bools = NDArray[np.bool_]
-
-# All segments are looked through for expired rows this often within the time to expire, and at
-# most so many with one push: a row is forgotten soon after its time, and no push waits for it.
-_LOOKS = 4
-_LOOKED_AT_ONCE = 8
-
-
-class Candidates(NamedTuple):
-    """Keys that have not been seen often enough for a row."""
-
-    keys: Int64s
-    seen: NDArray[np.uint32]
-    stamps: NDArray[np.uint32] | None
+from yarnps.server.segments import Block, Bools, Losses, Segments, TableFull, keys_in
 
 
 class ShardRows(NamedTuple):
@@ -85,21 +71,23 @@ class SparseTable:
         self._segments = Segments(
             places, self._bits, self._width * self.dtype.itemsize, stamped=spec.stamped
         )
-        self._candidates = (
-            Segments(places, self._bits, 4, stamped=spec.stamped, drop_zero=True)
-            if spec.admit > 1
-            else None
-        )
+        self._admission = Admission(spec, places, self._bits) if spec.admit > 1 else None
+        self._expiry = self._new_expiry()
         self._starts_at_zero = isinstance(spec.init, Zeros) and not self._zeros_need_state()
         self.nonfinite = 0
         self.steps = np.zeros(self._segments.places, np.int64)
-        self._looked = -1
+
+    def _new_expiry(self) -> Expiry | None:
+        if self.spec.expire is None:
+            return None
+        counting = [] if self._admission is None else [self._admission.segments]
+        return Expiry(self.spec.expire, [self._segments, *counting], self._places)
 
     def clear(self) -> None:
         """Forget all rows."""
         self._segments.clear()
-        if self._candidates is not None:
-            self._candidates.clear()
+        if self._admission is not None:
+            self._admission.segments.clear()
         self.steps[:] = 0
 
     @property
@@ -108,8 +96,8 @@ class SparseTable:
 
     @property
     def nbytes(self) -> int:
-        candidates = 0 if self._candidates is None else self._candidates.nbytes
-        return self._segments.nbytes + candidates
+        waiting = 0 if self._admission is None else self._admission.segments.nbytes
+        return self._segments.nbytes + waiting
 
     @property
     def losses(self) -> Losses:
@@ -119,7 +107,7 @@ class SparseTable:
     @property
     def waiting(self) -> int:
         """Keys that have been seen, but not often enough for a row."""
-        return 0 if self._candidates is None else self._candidates.rows
+        return 0 if self._admission is None else self._admission.segments.rows
 
     def warm(self) -> None:
         """Compile (or load from the cache) every kernel that a request may need."""
@@ -180,20 +168,21 @@ class SparseTable:
         grads = found.grads
         self.nonfinite += found.nonfinite
         if found.skipped is not None:
-            keys, sections, grads = _only(~found.skipped, keys, sections, grads)
-        if self.spec.expire is not None:
-            self._expire_named(keys, sections, clock)
-        if self._candidates is not None:
-            admitted = self._admit(keys, sections, clock, room)
+            keys, sections, grads = only(~found.skipped, keys, sections, grads)
+        if self._expiry is not None:
+            self._expiry.named(keys, sections, clock)
+        if self._admission is not None:
+            admitted = self._admitted(self._admission, keys, sections, clock, room)
             if admitted is not None:
-                keys, sections, grads = _only(admitted, keys, sections, grads)
+                keys, sections, grads = only(admitted, keys, sections, grads)
         rows, new = self._find_or_insert(keys, sections, clock, room)
         there = None if new is None else rows != self._segments.none
         if there is not None and not there.all():  # the table is full
-            keys, sections, grads = _only(there, keys, sections, grads)
+            keys, sections, grads = only(there, keys, sections, grads)
             rows = rows[there]
         self._apply(rows, sections, grads, clock)
-        self._expire(clock)
+        if self._expiry is not None:
+            self._expiry.look(clock)
 
     def assign(
         self,
@@ -222,24 +211,11 @@ class SparseTable:
         block = self._segments.block(shard)
         stamped = self.spec.stamped
         return ShardRows(
-            self._keys(block, shard),
+            keys_in(block, shard, self._bits),
             self._states(block),
             int(self.steps[self._places[shard]]),
             self._segments.stamps(block)[block.taken] if stamped else None,
-            self._copy_candidates(shard),
-        )
-
-    def _copy_candidates(self, shard: int) -> Candidates | None:
-        if self._candidates is None:
-            return None
-        block = self._candidates.block(shard)
-        seen = block.words[block.taken][:, 0]
-        alive = seen > 0
-        stamps = self._candidates.stamps(block)[block.taken] if self.spec.stamped else None
-        return Candidates(
-            self._keys(block, shard)[alive],
-            seen[alive],
-            None if stamps is None else stamps[alive],
+            None if self._admission is None else self._admission.copy(shard),
         )
 
     def weights_of(self, states: NDArray[Any]) -> NDArray[Any]:
@@ -277,12 +253,8 @@ class SparseTable:
 
     def load_candidates(self, sections: Sections, candidates: Candidates) -> None:
         """Go on counting where another copy of the shards has been."""
-        if self._candidates is None:
-            return
-        rows, _ = self._candidates.find_or_insert(candidates.keys, sections, 0)
-        self._candidates.write(rows, candidates.seen)
-        if candidates.stamps is not None and self.spec.stamped:
-            self._candidates.restamp(rows, candidates.stamps)
+        if self._admission is not None:
+            self._admission.load(sections, candidates)
 
     def keep(self, shard: int, which: Bools) -> int:
         """Forget the rows of a shard that are not named, in the order of `copy_shard`."""
@@ -306,11 +278,6 @@ class SparseTable:
         block.words[block.taken, : words.shape[1]] = words
 
     # ------------------------------------------------------------------ inside
-
-    def _keys(self, block: Block, shard: int) -> Int64s:
-        keys = np.empty(int(block.taken.sum()), np.int64)
-        kernels.keys_of(block.tags, shard, self._bits, keys)
-        return keys
 
     def _states(self, block: Block) -> NDArray[Any]:
         words = self._width * self.dtype.itemsize // 4
@@ -346,69 +313,32 @@ class SparseTable:
             self._segments.write(rows[new], self.states_of(self._initial_rows(keys[new])))
         return rows, new
 
-    def _admit(
-        self, keys: Int64s, sections: Sections, clock: int, room: int | None
+    def _admitted(
+        self,
+        admission: Admission,
+        keys: Int64s,
+        sections: Sections,
+        clock: int,
+        room: int | None,
     ) -> Bools | None:
         """Which keys have a row or may have one now; None: all of them."""
-        candidates = self._candidates
-        assert candidates is not None
         rows, missing = self._segments.find(keys, sections)
         if not missing:
             return None
         absent = rows == self._segments.none
-        strangers, named, _ = _only(absent, keys, sections, None)
         try:
-            counts, _ = candidates.find_or_insert(
-                strangers, named, clock, room, self.spec.when_full
-            )
+            return admission.admitted(absent, keys, sections, clock, room)
         except TableFull as full:
             raise TableFull(f"table {self.spec.name}: {full}") from None
-        seen = np.empty((len(counts), 1), np.uint32)
-        updates.gather(counts, seen)
-        seen += 1
-        enough: Bools = seen[:, 0] >= self.spec.admit
-        there = counts != candidates.none
-        # A key that is admitted needs no count any more; its slot goes when the segment moves.
-        candidates.write(counts[there], np.where(enough, np.uint32(0), seen[:, 0])[there])
-        admitted: Bools = ~absent
-        admitted[absent] = enough
-        return admitted
 
     def _find(self, keys: Int64s, sections: Sections, clock: int) -> tuple[Int64s, int]:
         """Rows of keys, without those that have expired, and how many have none."""
         rows, missing = self._segments.find(keys, sections)
-        if self.spec.expire is not None:
-            old = self._segments.older(rows, clock - self.spec.expire)
+        if self._expiry is not None:
+            old = self._segments.older(rows, clock - self._expiry.after)
             rows[old] = self._segments.none
             missing += int(old.sum())
         return rows, missing
-
-    def _expire_named(self, keys: Int64s, sections: Sections, clock: int) -> None:
-        """Forget what has expired where a push is about to find it: when exactly the segments
-        are looked through makes no difference to anybody then."""
-        assert self.spec.expire is not None
-        before = clock - self.spec.expire
-        for segments in (self._segments, self._candidates):
-            if segments is not None:
-                rows, _ = segments.find(keys, sections)
-                old = segments.older(rows, before)
-                if old.any():
-                    numbers = np.repeat(np.arange(len(sections)), sections[:, 1])
-                    for shard in sections[np.unique(numbers[old]), 0]:
-                        segments.expire(int(self._places[shard]), before)
-
-    def _expire(self, clock: int) -> None:
-        if self.spec.expire is None:
-            return
-        due = clock * _LOOKS * self._segments.places // self.spec.expire
-        if self._looked < 0:
-            self._looked = due
-        for _ in range(min(due - self._looked, _LOOKED_AT_ONCE)):
-            place = self._looked % self._segments.places
-            self._looked += 1
-            for segments in (self._segments, self._candidates):
-                if segments is not None:
-                    segments.expire(place, clock - self.spec.expire)
 
     def _zeros_need_state(self) -> bool:
         """Whether the state of a new row of zeros is something else than zeros."""
@@ -420,17 +350,6 @@ class SparseTable:
         if kind != kernels.ZEROS:
             kernels.initial(keys, self._seed, kind, a, b, out)
         return out
-
-
-def _only(
-    kept: Bools, keys: Int64s, sections: Sections, grads: NDArray[Any] | None
-) -> tuple[Int64s, Sections, Any]:
-    """Some of the keys of a message; its sections all stay."""
-    numbers = np.repeat(np.arange(len(sections)), sections[:, 1])
-    fewer = sections.copy()
-    fewer[:, 1] = np.bincount(numbers[kept], minlength=len(sections))
-    rows = None if grads is None else frozen(grads[kept])
-    return frozen(keys[kept]), frozen(fewer), rows
 
 
 def _key_of_shard(shard: int, bits: int) -> int:

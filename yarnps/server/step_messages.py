@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from yarnps.protocol.wire import Code, Message, Op, WireError
+from yarnps.server.contents import array
 from yarnps.server.steps import OPERATIONS, Place, Steps, Verdict
-from yarnps.server.store import Store, array
+from yarnps.server.store import Store
 
 
 def take(steps: Steps, store: Store, message: Message) -> Verdict:

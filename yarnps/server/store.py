@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps.protocol import codecs, wire
+from yarnps.protocol import wire
 from yarnps.protocol.shards import Int64s, Sections, frozen, look_over
 from yarnps.protocol.tables import TableSpec
-from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
+from yarnps.protocol.wire import Code, Flag, Header, Message, WireError
+from yarnps.server.contents import (
+    Gradient,
+    Table,
+    array,
+    keys_of,
+    length_of,
+    stretches_of,
+    stretches_of_section,
+    values_of,
+)
 from yarnps.server.dense import DenseTable, Stretch
 from yarnps.server.functions import Asked, dot, run
 from yarnps.server.gradients import screened
@@ -19,45 +29,10 @@ from yarnps.server.marks import Key, Marks, Recent
 from yarnps.server.segments import TableFull
 from yarnps.server.sparse import SparseTable
 
-Table: TypeAlias = SparseTable | DenseTable
 Results: TypeAlias = list[tuple[int, list[NDArray[Any]]]]  # shards, each with its arrays
 
 # Numbers of their own: a request looks at them several times, and those of an enum are slow.
-_LEASED, _WHOLE, _RANGES = int(Flag.LEASED), int(Flag.WHOLE), int(Flag.RANGES)
-
-_DTYPE_OF = {"float32": wire.DType.FLOAT32, "float64": wire.DType.FLOAT64}
-
-
-class Gradient(NamedTuple):
-    """What a push holds.
-
-    Attributes
-    ----------
-    keys
-        Sparse: one for each row. Dense: pairs (first element, end), or none for whole shards.
-    values
-        Sparse: (keys, dim). Dense: one number for each element.
-    nonfinite
-        How many rows or elements had NaN or infinity in them.
-    """
-
-    sections: Sections
-    keys: Int64s
-    values: NDArray[Any]
-    nonfinite: int = 0
-
-    def ranges(self, bounds: Int64s) -> Iterator[tuple[int, int, int]]:
-        """Of a dense table: shard, first element and end, in the order of the values.
-
-        `bounds` are where the shards' elements begin, and the end.
-        """
-        first = 0
-        for shard, count in self.sections.tolist():
-            if not len(self.keys):
-                yield shard, int(bounds[shard]), int(bounds[shard + 1])
-            for index in range(first, first + count):
-                yield shard, int(self.keys[2 * index]), int(self.keys[2 * index + 1])
-            first += count
+_LEASED, _WHOLE = int(Flag.LEASED), int(Flag.WHOLE)
 
 
 class PreparedRows(Protocol):
@@ -177,51 +152,6 @@ class Store:
         _, foreign, _ = look_over(sections, self.places)
         return not foreign
 
-    def _keys(self, message: Message, sections: Sections, per_key: int = 1) -> Int64s:
-        keys = array(message.keys, np.dtype(np.int64))
-        _, _, counted = look_over(sections, self.places)
-        stated = counted * per_key
-        if len(keys) != stated:
-            raise WireError(
-                Code.BAD_MESSAGE, f"{stated} keys are stated for the shards, {len(keys)} came"
-            )
-        return keys
-
-    def _values(self, table: Table, message: Message, count: int) -> NDArray[Any]:
-        header = message.header
-        expected = _DTYPE_OF[table.spec.dtype]
-        short = codecs.DTYPE_OF_FORM.get(table.spec.wire.push)
-        if header.dtype != expected and (header.dtype != short or header.op != Op.PUSH):
-            raise WireError(
-                Code.DTYPE,
-                f"table {table.spec.name} holds {table.spec.dtype}, the message "
-                f"{_dtype_name(header.dtype)}",
-            )
-        if header.dim != table.spec.dim:
-            raise WireError(
-                Code.DIM,
-                f"table {table.spec.name} has rows of {table.spec.dim}, "
-                f"the message of {header.dim}",
-            )
-        values = array(message.values, codecs.raw(header.dtype) or table.dtype)
-        if header.dtype != expected:
-            values = frozen(codecs.decode(values, header.dtype, header.code, table.dtype))
-        if len(values) != count * table.spec.dim:
-            raise WireError(
-                Code.BAD_MESSAGE,
-                f"{count * table.spec.dim} values are needed, {len(values)} came",
-            )
-        return values.reshape(count, table.spec.dim) if table.spec.kind == "sparse" else values
-
-    def _stretches(self, table: DenseTable, message: Message, sections: Sections) -> list[Stretch]:
-        if message.header.flags & _WHOLE:
-            return table.whole(sections)
-        if message.header.flags & _RANGES:
-            return table.ranges(sections, self._keys(message, sections, per_key=2))
-        raise WireError(
-            Code.BAD_MESSAGE, f"table {table.spec.name} is dense: name elements, not keys"
-        )
-
     # ------------------------------------------------------------------ requests
 
     def pull(self, message: Message, sections: Sections) -> NDArray[Any]:
@@ -232,11 +162,11 @@ class Store:
         """
         table = self.table(message.header)
         if isinstance(table, DenseTable):
-            stretches = self._stretches(table, message, sections)
+            stretches = stretches_of(table, message, sections, self.places)
             lent = table.lent(stretches)
             return table.pull(stretches) if lent is None else lent
         clock = max(self._clock_of(message.header), self.clock)
-        return table.pull(self._keys(message, sections), sections, clock=clock)
+        return table.pull(keys_of(message, sections, self.places), sections, clock=clock)
 
     def push(self, message: Message, sections: Sections) -> None:
         """Apply a push to those of its shards that have not applied it yet."""
@@ -250,13 +180,14 @@ class Store:
         """What a push holds, checked as if it were applied; limits are for their sum."""
         table, sections = self.table(message.header), self.sections(message)
         if isinstance(table, DenseTable):
-            count = self._stretches_length(self._stretches(table, message, sections))
-            whole = message.header.flags & Flag.WHOLE
-            keys = np.empty(0, np.int64) if whole else self._keys(message, sections, per_key=2)
+            count = length_of(stretches_of(table, message, sections, self.places))
+            keys = np.empty(0, np.int64)
+            if not message.header.flags & _WHOLE:
+                keys = keys_of(message, sections, self.places, per_key=2)
         else:
-            keys = self._keys(message, sections)
+            keys = keys_of(message, sections, self.places)
             count = len(keys)
-        values = self._values(table, message, count)
+        values = values_of(table, message, count)
         if message.header.op == wire.Op.ASSIGN or np.isfinite(values).all():
             return Gradient(sections, keys, values)
         found = screened(table.spec, values)
@@ -288,9 +219,9 @@ class Store:
     ) -> Callable[[NDArray[np.bool_] | None], None]:
         """Check everything first; the function returned changes the table."""
         if isinstance(table, DenseTable):
-            stretches = self._stretches(table, message, sections)
-            count = sum(stretch.end - stretch.start for stretch in stretches)
-            values = self._values(table, message, count)
+            stretches = stretches_of(table, message, sections, self.places)
+            count = length_of(stretches)
+            values = values_of(table, message, count)
 
             def change(sections: Sections, stretches: list[Stretch]) -> None:
                 if what == "push":
@@ -303,12 +234,12 @@ class Store:
                     change(sections, stretches)
                     return
                 for index in np.flatnonzero(fresh).tolist():
-                    part = self._part(table, message, sections, index)
+                    part = stretches_of_section(table, message, sections, index, self.places)
                     change(sections[index : index + 1], part)
 
             return dense
-        keys = self._keys(message, sections)
-        grads = self._values(table, message, len(keys))
+        keys = keys_of(message, sections, self.places)
+        grads = values_of(table, message, len(keys))
 
         def sparse(fresh: NDArray[np.bool_] | None) -> None:
             change = table.push if what == "push" else table.assign
@@ -352,25 +283,6 @@ class Store:
         """A worker's process is gone."""
         self.recent.forget(incarnation)
         self._batches.pop(incarnation, None)
-
-    def _part(
-        self, table: DenseTable, message: Message, sections: Sections, index: int
-    ) -> list[Stretch]:
-        """The stretches of one section, placed where its values are in the whole message."""
-        if message.header.flags & _WHOLE:
-            before = self._stretches_length(table.whole(sections[:index]))
-            part = table.whole(sections[index : index + 1])
-        else:
-            keys = self._keys(message, sections, per_key=2)
-            first = int(sections[:index, 1].sum(dtype=np.int64))
-            end = first + int(sections[index, 1])
-            before = self._stretches_length(table.ranges(sections[:index], keys[: 2 * first]))
-            part = table.ranges(sections[index : index + 1], keys[2 * first : 2 * end])
-        return [stretch._replace(at=stretch.at + before) for stretch in part]
-
-    @staticmethod
-    def _stretches_length(stretches: list[Stretch]) -> int:
-        return sum(stretch.end - stretch.start for stretch in stretches)
 
     def _fresh(self, header: Header, sections: Sections) -> NDArray[np.bool_] | None:
         """Which sections have yet to be applied; None: all."""
@@ -430,7 +342,7 @@ class Store:
         if isinstance(table, DenseTable):
             raise WireError(Code.UNSUPPORTED, f"table {table.spec.name} is dense: it has all rows")
         clock = max(self._clock_of(message.header), self.clock)
-        return table.contains(self._keys(message, sections), sections, clock=clock)
+        return table.contains(keys_of(message, sections, self.places), sections, clock=clock)
 
     def rows_of(self, header: Header, sections: Sections) -> tuple[Int64s, NDArray[Any]]:
         """Keys and weights of all rows of the shards named."""
@@ -442,29 +354,3 @@ class Store:
             return np.empty(0, np.int64), np.empty((0, table.dim), table.dtype)
         keys = np.concatenate([shard.keys for shard in shards])
         return keys, table.weights_of(np.concatenate([shard.states for shard in shards]))
-
-
-def array(buffer: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A read-only array over a section of a message; copied only where it is not aligned.
-
-    Raises
-    ------
-    WireError
-        Not a whole number of elements.
-    """
-    try:
-        found = np.frombuffer(buffer, dtype)
-    except ValueError as error:
-        raise WireError(Code.BAD_MESSAGE, f"a section cannot be read: {error}") from error
-    if not found.flags.aligned:
-        found = found.copy()
-    if found.flags.writeable:
-        found.flags.writeable = False
-    return found
-
-
-def _dtype_name(number: int) -> str:
-    try:
-        return wire.DType(number).name.lower()
-    except ValueError:
-        return f"numbers of an unknown kind ({number})"

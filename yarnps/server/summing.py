@@ -21,8 +21,9 @@ from yarnps.protocol.shards import (
     shard_bits,
 )
 from yarnps.protocol.wire import DTYPE_OF, Flag, Header, Message, Op
+from yarnps.server.contents import Gradient
 from yarnps.server.steps import Contribution
-from yarnps.server.store import Gradient, Store
+from yarnps.server.store import Store
 
 _KEPT_FLAGS = int(Flag.WHOLE | Flag.RANGES)
 
