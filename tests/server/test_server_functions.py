@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from engine_values import SHARDS, Peer, of, service, sparse, text
 
+from yarnps.protocol import wire
 from yarnps.protocol.arrays import pack, unpack
 from yarnps.protocol.tables import Add, TableSpec
 from yarnps.protocol.wire import Code, Flag, Op
+from yarnps.server.function_process import Work
+from yarnps.server.runner import Runner
+from yarnps.server.store import Store
 
 ALL = np.stack([np.arange(SHARDS), np.zeros(SHARDS)], axis=1).astype(np.uint32)
 KEYS = np.arange(300)
@@ -113,3 +117,21 @@ def test_a_call_for_shards_of_others_is_sent_on() -> None:
     peer.open(spec)
     assert call(peer, spec, "norm").header.op == Op.WRONG_ROUTE
     assert call(peer, spec, "own:function").header.op == Op.WRONG_ROUTE
+
+
+def test_after_a_rollback_own_functions_see_the_tables_that_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[Work] = []
+    monkeypatch.setattr(Runner, "start", lambda self, number, work, limit: begun.append(work))
+    peer, spec = ready()
+    served = peer.served
+    served.store = Store(list(range(SHARDS)), SHARDS)
+    peer.open(spec)
+    peer.push(spec, KEYS[:7], np.ones(7))
+    keys = json.dumps({"function": "job:own", "settings": {}}).encode()
+    assert peer.send(wire.encode(peer.header(Op.CALL, **of(spec)), ALL.tobytes(), keys)) is None
+    assert served.step_functions() == []
+    served.own_functions.close()
+    (work,) = begun
+    assert sum(len(keys) for keys, _ in work.shards) == 7

@@ -40,9 +40,15 @@ class Answer(NamedTuple):
 
 
 class OwnFunctions:
-    """Runs the job's own functions for a server, one request at a time."""
+    """Runs the job's own functions for a server, one request at a time.
 
-    def __init__(self, store: Store, runner: Callable[[], Runner] = Runner) -> None:
+    Parameters
+    ----------
+    store
+        The tables as they are at the time: a rollback replaces all of them.
+    """
+
+    def __init__(self, store: Callable[[], Store], runner: Callable[[], Runner] = Runner) -> None:
         self._store = store
         self._make = runner
         self._runner: Runner | None = None
@@ -67,7 +73,7 @@ class OwnFunctions:
             return
         if len(self._waiting) >= _WAITING:
             raise WireError(Code.FUNCTION, f"{_WAITING} calls are waiting for their turn already")
-        self._store.table(waiting.header)
+        self._store().table(waiting.header)
         self._waiting.append(waiting)
 
     def step(self) -> list[Answer]:
@@ -84,7 +90,7 @@ class OwnFunctions:
     def _begin(self, waiting: Waiting) -> None:
         if self._runner is None:
             self._runner = self._make()
-        table = self._store.table(waiting.header)
+        table = self._store().table(waiting.header)
         rows = [rows_of(table, shard) for shard in waiting.shards]
         copies = [(found.keys, found.weights) for found in rows]
         self._number += 1

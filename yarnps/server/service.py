@@ -5,26 +5,29 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from yarnps._errors import InputError
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import keylists, wire
-from yarnps.protocol.codecs import encode
 from yarnps.protocol.keylists import KeyLists
-from yarnps.protocol.shards import Sections
 from yarnps.protocol.stream import Lent, owned
-from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op, WireError
 from yarnps.server import functions, step_messages
 from yarnps.server.calls import Answer, OwnFunctions, Waiting
 from yarnps.server.clocks import Clocks
+from yarnps.server.operations import (
+    DONE,
+    OPERATIONS,
+    Counts,
+    Operation,
+    Result,
+    function_result,
+    routed,
+)
+from yarnps.server.parking import Parked, ParkedPulls
 from yarnps.server.steps import READS, Steps, Verdict
-from yarnps.server.store import Results, Store
+from yarnps.server.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +35,6 @@ log = logging.getLogger(__name__)
 _LEASED, _KNOWN_KEYS, _EARLY = int(Flag.LEASED), int(Flag.KNOWN_KEYS), int(Flag.EARLY)
 _STEP = int(Flag.STEP)
 _LISTED = int(Flag.KEEP_KEYS | Flag.KNOWN_KEYS)
-
-# A dense table's weights are sent from where they are if they are so many; fewer are copied, and
-# share a call of the system with other answers.
-_LENT_BYTES = 256 << 10
 
 Frames = list[Any]
 
@@ -53,23 +52,6 @@ class Reply(NamedTuple):
 
     peer: bytes
     frames: Frames
-
-
-class _Parked(NamedTuple):
-    """A pull that waits for the gate."""
-
-    peer: bytes
-    message: Message
-    since: float
-
-
-@dataclass
-class Counts:
-    """What the server has done so far."""
-
-    pushes: int = 0
-    pulls: int = 0
-    refused: int = 0
 
 
 @dataclass
@@ -98,25 +80,16 @@ class Service:
 
     def __post_init__(self) -> None:
         self._known: dict[bytes, int] = {}  # peers that said HELLO, and their incarnations
-        self._parked: dict[tuple[bytes, int], _Parked] = {}
+        self._parked = ParkedPulls()
         self._key_lists: dict[bytes, KeyLists] = {}
         self._gate_moved = False
-        self.own_functions = OwnFunctions(self.store)
-        self._handlers: dict[int, Callable[[Message], Frames]] = {
-            Op.OPEN: self._open,
-            Op.PULL: self._pull,
-            Op.PUSH: self._push,
-            Op.PUSH_PULL: self._push_pull,
-            Op.ASSIGN: self._assign,
-            Op.CONTAINS: self._contains,
-            Op.SIZE: self._size,
-            Op.CLEAR: self._clear,
-            Op.EXPORT_ROWS: self._export_rows,
-            Op.CALL: self._built_in,
+        self.own_functions = OwnFunctions(lambda: self.store)
+        self._operations: dict[int, Operation] = {
+            **OPERATIONS,
             Op.JOIN: self._join,
             Op.LEAVE: self._leave,
-            Op.ANNOUNCE: self._reply_only,
-            Op.END_PART: self._reply_only,
+            Op.ANNOUNCE: _nothing,  # outside of a step there is nothing to announce
+            Op.END_PART: _nothing,
         }
 
     # ------------------------------------------------------------------ in
@@ -158,8 +131,7 @@ class Service:
         """The connection is gone, and with it whoever waited at its other end."""
         self._known.pop(peer, None)
         self._key_lists.pop(peer, None)
-        for key in [key for key in self._parked if key[0] == peer]:
-            del self._parked[key]
+        self._parked.forget(peer)
 
     def _answer(self, peer: bytes, message: Message, now: float) -> Frames | None:
         header = message.header
@@ -170,8 +142,8 @@ class Service:
                 return self._hello(peer, message)
             if peer not in self._known:
                 raise WireError(Code.HELLO_FIRST, "the first message must be HELLO")
-            handler = self._handlers.get(header.op)
-            if handler is None:
+            operation = self._operations.get(header.op)
+            if operation is None:
                 raise WireError(Code.UNSUPPORTED, f"operation {header.op} is not known here")
             if header.generation != self.generation:
                 return self._reply(
@@ -185,16 +157,16 @@ class Service:
                 header = header._replace(flags=header.flags & ~_LISTED)
                 message = message._replace(header=header, keys=keys)
             if header.flags & _STEP:
-                return self._answer_in_step(peer, message, handler, now)
+                return self._answer_in_step(peer, message, operation, now)
             if header.clock != wire.NO_CLOCK and header.op != Op.JOIN:
                 if not header.flags & _EARLY:
                     self._gate_moved |= self.clocks.advance(header.incarnation, header.clock)
                 if header.op in (Op.PULL, Op.PUSH_PULL) and not self.clocks.is_open(header.clock):
-                    self._park(peer, message, now)
+                    self._parked.add(peer, message, now)
                     return None
             if header.op == Op.CALL and self._is_put_off(peer, message):
                 return None
-            return handler(message)
+            return self._framed(header, operation(self.store, self.counts, message))
         except WireError as error:
             return self._refuse(header, error.code, str(error))
         except Exception as error:  # one bad request must not end the server
@@ -213,7 +185,7 @@ class Service:
     # ------------------------------------------------------------------ steps
 
     def _answer_in_step(
-        self, peer: bytes, message: Message, handler: Callable[[Message], Frames], now: float
+        self, peer: bytes, message: Message, operation: Operation, now: float
     ) -> Frames | None:
         """Answer a message of a BSP step, or make it wait."""
         header, steps = message.header, self.steps
@@ -225,10 +197,10 @@ class Service:
         # It may have been the last word of a step, or of an epoch.
         self._gate_moved |= step_messages.close(steps) or (taken and header.op == Op.END_PART)
         if verdict is Verdict.WAIT:
-            self._park(peer, message, now)
+            self._parked.add(peer, message, now)
             return None
         if taken and header.op in READS:
-            return handler(message)
+            return self._framed(header, operation(self.store, self.counts, message))
         return self._reply(header, _ANSWERS[verdict])
 
     def close_steps(self) -> None:
@@ -237,25 +209,22 @@ class Service:
 
     # ------------------------------------------------------------------ the gate
 
-    def _park(self, peer: bytes, message: Message, now: float) -> None:
-        key = (peer, message.header.request)
-        since = self._parked[key].since if key in self._parked else now
-        self._parked[key] = _Parked(peer, message, since)
-
     def open_gate(self) -> list[Reply]:
         """Answer the pulls that no longer have to wait."""
         replies = []
         self._gate_moved = True
         while self._gate_moved:  # who goes on may close a step, and so let others go on
             self._gate_moved = False
-            for key, parked in list(self._parked.items()):
-                header = parked.message.header
-                if header.flags & _STEP or self.clocks.is_open(header.clock):
-                    del self._parked[key]
-                    answer = self._answer(parked.peer, parked.message, parked.since)
-                    if answer is not None:
-                        replies.append(Reply(parked.peer, owned(answer)))
+            for parked in self._parked.take(self._may_go_on):
+                answer = self._answer(parked.peer, parked.message, parked.since)
+                if answer is not None:
+                    replies.append(Reply(parked.peer, owned(answer)))
         return replies
+
+    def _may_go_on(self, parked: Parked) -> bool:
+        """Whether it is worth looking again; a message of a step may have to wait once more."""
+        header = parked.message.header
+        return bool(header.flags & _STEP) or self.clocks.is_open(header.clock)
 
     def moved(self) -> list[Reply]:
         """Answers that a step has brought which was not closed by a message."""
@@ -264,16 +233,12 @@ class Service:
     def expire(self, now: float) -> list[Reply]:
         """Refuse the pulls that have waited for too long."""
         replies = []
-        for key, parked in list(self._parked.items()):
-            waited = now - parked.since
-            if waited >= self.request_limit:
-                del self._parked[key]
-                stepwise = self.steps if parked.message.header.flags & Flag.STEP else None
-                missing = (stepwise or self.clocks).who_is_missing()
-                text = f"waited {waited:.0f} s for its turn: {missing}"
-                replies.append(
-                    Reply(parked.peer, self._refuse(parked.message.header, Code.GATE, text))
-                )
+        for parked in self._parked.take(lambda one: now - one.since >= self.request_limit):
+            header = parked.message.header
+            stepwise = self.steps if header.flags & _STEP else None
+            missing = (stepwise or self.clocks).who_is_missing()
+            text = f"waited {now - parked.since:.0f} s for its turn: {missing}"
+            replies.append(Reply(parked.peer, self._refuse(header, Code.GATE, text)))
         return replies
 
     def set_members(self, inside: list[int], outside: list[int]) -> list[Reply]:
@@ -289,7 +254,7 @@ class Service:
     def _reply(
         self,
         header: Header,
-        op: Op = Op.OK,
+        op: int = Op.OK,
         *,
         keys: Any = b"",
         values: Any = b"",
@@ -311,8 +276,13 @@ class Service:
         )
         return wire.encode(reply, b"", keys, values)
 
-    def _done(self, header: Header) -> Frames:
-        return wire.acknowledgement(header, self.job, self.generation, self.route, self.clock)
+    def _framed(self, header: Header, result: Result) -> Frames:
+        """The answer to a message."""
+        if result is DONE:
+            return wire.acknowledgement(header, self.job, self.generation, self.route, self.clock)
+        op, keys, values, dtype, dim, code, lent = result
+        frames = self._reply(header, op, keys=keys, values=values, dtype=dtype, dim=dim, code=code)
+        return Lent(frames) if lent else frames
 
     def _refuse(self, header: Header, code: Code, text: str) -> Frames:
         self.counts.refused += 1
@@ -337,117 +307,10 @@ class Service:
         self._gate_moved = True
         return self._reply(header)
 
-    def _open(self, message: Message) -> Frames:
-        try:
-            spec = TableSpec.from_json(bytes(message.keys).decode())
-        except (InputError, UnicodeDecodeError) as error:
-            raise WireError(Code.BAD_MESSAGE, str(error)) from error
-        self.store.open(spec)
-        return self._reply(message.header)
-
-    def _routed(self, message: Message) -> Sections | None:
-        """The sections, or None when a shard of them is another server's."""
-        sections = self.store.sections(message)
-        return sections if self.store.owns(sections) else None
-
-    def _pull(self, message: Message) -> Frames:
-        sections = self._routed(message)
-        if sections is None:
-            return self._reply(message.header, Op.WRONG_ROUTE)
-        self.counts.pulls += 1
-        values = self.store.pull(message, sections)
-        encoded = encode(values, self.store.table(message.header).spec.wire.pull)
-        frames = self._reply(
-            message.header,
-            values=_bytes_of(encoded.values),
-            dtype=encoded.dtype,
-            dim=values.shape[1] if values.ndim == 2 else 1,
-            code=encoded.code,
-        )
-        lent = encoded.values is values and not values.flags.owndata
-        return Lent(frames) if lent and values.nbytes >= _LENT_BYTES else frames
-
-    def _values(self, header: Header, values: Any, keys: Any = b"") -> Frames:
-        kind = wire.DTYPE_OF[values.dtype.name]
-        dim = values.shape[1] if values.ndim == 2 else 1
-        return self._reply(
-            header,
-            keys=keys,
-            values=_bytes_of(values),
-            dtype=kind,
-            dim=dim,
-        )
-
-    def _change(
-        self, message: Message, apply: Callable[[Message, Sections], None]
-    ) -> Frames | None:
-        """Apply a push or an assignment. None: done; otherwise the reply that refuses it."""
-        header = message.header
-        sections = self._routed(message)
-        if sections is None:
-            return self._reply(header, Op.WRONG_ROUTE)
-        leased = header.flags & _LEASED
-        if leased and self.store.marks.token_is_stale(header.epoch, header.split, header.token):
-            return self._reply(header, Op.STALE_LEASE)
-        self.counts.pushes += 1
-        apply(message, sections)
-        return None
-
-    def _push(self, message: Message) -> Frames:
-        return self._change(message, self.store.push) or self._done(message.header)
-
-    def _assign(self, message: Message) -> Frames:
-        return self._change(message, self.store.assign) or self._done(message.header)
-
-    def _push_pull(self, message: Message) -> Frames:
-        return self._change(message, self.store.push) or self._pull(message)
-
-    def _contains(self, message: Message) -> Frames:
-        sections = self._routed(message)
-        if sections is None:
-            return self._reply(message.header, Op.WRONG_ROUTE)
-        return self._values(message.header, self.store.contains(message, sections))
-
-    def _size(self, message: Message) -> Frames:
-        rows = self.store.table(message.header).rows
-        return self._reply(message.header, values=np.int64(rows).tobytes())
-
-    def _clear(self, message: Message) -> Frames:
-        self.store.clear(message.header)
-        return self._reply(message.header)
-
-    def _export_rows(self, message: Message) -> Frames:
-        sections = self._routed(message)
-        if sections is None:
-            return self._reply(message.header, Op.WRONG_ROUTE)
-        keys, values = self.store.rows_of(message.header, sections)
-        return self._values(message.header, values, keys.tobytes())
-
-    # ------------------------------------------------------------------ functions
-
-    def _built_in(self, message: Message) -> Frames:
-        """Run a built-in function; its results for each shard."""
-        header, call = message.header, functions.asked(message)
-        found: Results = []
-
-        def apply(message: Message, sections: Sections) -> None:
-            found.extend(self.store.call(message, sections, call))
-
-        if call.changes:
-            refusal = self._change(message, apply)
-            if refusal is not None:
-                return refusal
-        else:
-            sections = self._routed(message)
-            if sections is None:
-                return self._reply(header, Op.WRONG_ROUTE)
-            apply(message, sections)
-        return self._results(header, found)
-
     def _is_put_off(self, peer: bytes, message: Message) -> bool:
         """Whether it is a function of the job's own, whose answer comes from `step_functions`."""
         call = functions.asked(message)
-        sections = self._routed(message) if call.is_own else None
+        sections = routed(self.store, message) if call.is_own else None
         if sections is None:
             return False
         self.own_functions.ask(Waiting(peer, message.header, sections[:, 0].tolist(), call))
@@ -462,31 +325,25 @@ class Service:
         try:
             if done.error is not None:
                 raise done.error
-            frames = self._results(header, done.results)
+            frames = self._framed(header, function_result(done.results))
         except WireError as error:
             frames = self._refuse(header, error.code, str(error))
         return Reply(done.waiting.peer, frames)
 
-    def _results(self, header: Header, results: Results) -> Frames:
-        text, data = functions.answer(results)
-        return self._reply(header, keys=text, values=data)
+    # ------------------------------------------------------------------ the clock's members
 
-    def _join(self, message: Message) -> Frames:
+    def _join(self, store: Store, counts: Counts, message: Message) -> Result:
         header = message.header
         clock = None if header.clock == wire.NO_CLOCK else header.clock
         # The reply's clock is the lowest live one; a joiner among members starts there.
         self.clocks.join(header.incarnation, clock)
         self._gate_moved = True
-        return self._reply(header)
+        return DONE
 
-    def _reply_only(self, message: Message) -> Frames:
-        """Outside of a step there is nothing to announce."""
-        return self._reply(message.header)
-
-    def _leave(self, message: Message) -> Frames:
+    def _leave(self, store: Store, counts: Counts, message: Message) -> Result:
         self.clocks.leave(message.header.incarnation)
         self._gate_moved = True
-        return self._reply(message.header)
+        return DONE
 
     # ------------------------------------------------------------------ what is going on
 
@@ -517,5 +374,5 @@ class Service:
         ]
 
 
-def _bytes_of(values: Any) -> Any:
-    return memoryview(values).cast("B") if values.size else b""
+def _nothing(store: Store, counts: Counts, message: Message) -> Result:
+    return DONE
