@@ -178,13 +178,6 @@ class Driver:
         )
         return [_report(r) for r in found if TAG in r.tags]
 
-    def queue_names(self) -> list[str]:
-        """The names of all queues."""
-        found = self._guarded(
-            self._client.get_all_queues, CALL_LIMIT_S, "asking the resource manager"
-        )
-        return [str(q.name) for q in found]
-
     def _guarded(self, work: Callable[[], T], limit_s: float, what: str) -> T:
         """`work` with skein's and Java's errors turned into ours."""
         try:

@@ -5,8 +5,6 @@ YarnpsError
 │   ├── JobFileError      one or more problems of a job file, each with its place
 │   └── DataError         input that cannot be listed, opened or parsed
 ├── ClusterError          the cluster (or the running job) cannot be reached          (exit 3)
-├── StartTimeout          the job did not get what it needs in time                   (exit 6)
-├── JobFailed             the job ended with a failure                                (exit 1)
 ├── ServerRefused         a server refused a call; the message says why
 └── LeaseRevoked          the lease of this batch is void; `data()` goes on by itself
     └── LateBatch         BSP: its step was closed without it; `data()` gives it out again
@@ -69,18 +67,6 @@ class ClusterError(YarnpsError):
     """The cluster, or a running job, cannot be reached."""
 
     exit_code = 3
-
-
-class StartTimeout(YarnpsError):
-    """The job did not get what it needs to start within its limit."""
-
-    exit_code = 6
-
-
-class JobFailed(YarnpsError):
-    """The job ended with a failure."""
-
-    exit_code = 1
 
 
 class ServerRefused(YarnpsError):

@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from pathlib import Path
 
+from yarnps.am.shell.journal import cut_torn_line
 from yarnps.status import Event, to_dict, to_json
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class EventLog:
         self._next = (attempt - 1) * NUMBERS_OF_AN_ATTEMPT + 1
         self._sent_path = path.with_suffix(".sent")
         self._sent = int(self._sent_path.read_text()) if self._sent_path.exists() else 0
+        cut_torn_line(path)
         if path.exists():
             for line in path.read_text().splitlines():
                 self._remember(line)

@@ -28,8 +28,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if path.exists():
-            _cut_torn_line(path)
+        cut_torn_line(path)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 -- kept open for its life
         self._size = self._file.tell()
         self._snapshot_size = 0
@@ -81,21 +80,24 @@ class Journal:
         self._file.close()
 
 
-def _cut_torn_line(path: Path) -> None:
+def cut_torn_line(path: Path) -> None:
     """Take away a last line that its writer did not finish, so that the next one stands alone."""
+    if not path.exists():
+        return
     with open(path, "rb+") as file:
         data = file.read()
         whole = data.rfind(b"\n") + 1
         if whole != len(data):
-            logger.warning("journal: %d bytes of an incomplete record cut off", len(data) - whole)
+            torn = len(data) - whole
+            logger.warning("%s: %d bytes of an incomplete record cut off", path.name, torn)
             file.truncate(whole)
 
 
 def replay(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a journal, oldest first."""
+    cut_torn_line(path)
     if not path.exists():
         return
-    _cut_torn_line(path)
     with open(path, "rb") as lines:
         for line in lines:
             yield json.loads(line)

@@ -70,3 +70,14 @@ def test_an_event_that_comes_while_lines_are_put_back_is_not_lost(tmp_path: Path
         log.add(event("a"))
         log.put_back(Interrupted(log.take_unsent()))
         assert texts(log.take_unsent()) == ["a", "b"]
+
+
+def test_an_event_after_one_that_was_not_written_whole_stands_alone(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with closing(EventLog(path)) as log:
+        log.add(event("a"))
+    path.write_text(path.read_text() + '{"seq":2,"ti')  # the process, or its disk, was at its end
+    with closing(EventLog(path)) as log:
+        log.add(event("b"))
+    with closing(EventLog(path)) as log:
+        assert [(e.seq, e.text) for e in log.after()] == [(1, "a"), (2, "b")]
