@@ -24,14 +24,25 @@ AUC_AT_LEAST, LOGLOSS_AT_MOST = 0.768, 0.456
 
 
 @contextmanager
-def sandbox() -> Iterator[dict[str, str]]:
-    """A Hadoop of its own in a temporary folder; yields the environment that points at it."""
+def sandbox(am_expiry_s: int = 20) -> Iterator[dict[str, str]]:
+    """A Hadoop of its own in a temporary folder; yields the environment that points at it.
+
+    Parameters
+    ----------
+    am_expiry_s
+        So long an ApplicationMaster may need to come up.
+    """
     from yarnps.client import sandbox as hadoop
 
     with tempfile.TemporaryDirectory(prefix="yarnps-demo-") as folder:
         home = Path(folder) / "sandbox"
         print("demo: starting HDFS and YARN with two nodes …", flush=True)
-        running = hadoop.start(home, nodes=2, report=lambda line: print(f"  {line}", flush=True))
+        running = hadoop.start(
+            home,
+            nodes=2,
+            am_expiry_s=am_expiry_s,
+            report=lambda line: print(f"  {line}", flush=True),
+        )
         try:
             yield {**os.environ, **running.environ()}
         finally:
