@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from yarnps.protocol.tables import Normal, Uniform, Wire, Zeros
     from yarnps.rabit.sharing import Shard, shard
     from yarnps.worker.batch import Batch
-    from yarnps.worker.job import Job, connect
+    from yarnps.worker.connecting import connect
+    from yarnps.worker.job import Job
     from yarnps.worker.tables import DenseTable, Future, SparseTable
 
 __version__ = "0.1.0"
@@ -99,7 +100,8 @@ _HOMES = {
     "yarnps.protocol.tables": ("Normal", "Uniform", "Wire", "Zeros"),
     "yarnps.rabit.sharing": ("Shard", "shard"),
     "yarnps.worker.batch": ("Batch",),
-    "yarnps.worker.job": ("Job", "connect"),
+    "yarnps.worker.connecting": ("connect",),
+    "yarnps.worker.job": ("Job",),
     "yarnps.worker.tables": ("DenseTable", "Future", "SparseTable"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

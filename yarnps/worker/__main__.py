@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from yarnps._errors import InputError, YarnpsError
-from yarnps.worker.job import connect
+from yarnps.worker.connecting import connect
 
 
 def _program(name: str | None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,17 @@ from yarnps.protocol import wire
 from yarnps.worker.calls import Call
 from yarnps.worker.leases import Held
 
-if TYPE_CHECKING:
-    from yarnps.worker.loop import DataLoop
+
+class Loop(Protocol):
+    """Whoever gives batches out is told what the program does with them."""
+
+    def enter(self, batch: Batch) -> None: ...
+
+    def commit(self, batch: Batch) -> None: ...
+
+    def leave(self, batch: Batch) -> None: ...
+
+    def pulls_of(self, batch: Batch) -> Any: ...
 
 
 class Batch:
@@ -44,7 +53,7 @@ class Batch:
         How many rows or items.
     """
 
-    def __init__(self, loop: DataLoop, lease: Held, raw: Any, seed: int) -> None:
+    def __init__(self, loop: Loop, lease: Held, raw: Any, seed: int) -> None:
         self._loop = loop
         self._raw = raw
         self._seed = seed

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import select
-import socket
 import threading
 import time
 from collections.abc import Iterable
@@ -23,15 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps._errors import ClusterError, LateBatch, LeaseRevoked, ServerRefused, YarnpsError
+from yarnps._errors import YarnpsError
 from yarnps._memory import keep_pages
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol import wire
-from yarnps.protocol.stream import Memory
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Header, Message, Op
+from yarnps.worker import refusals
 from yarnps.worker.calls import Call, Request
 from yarnps.worker.connection import Connection, hello, opening
+from yarnps.worker.connections import Connections
 from yarnps.worker.gather import GROW_S, Sharing
 from yarnps.worker.routing import Part, Router
 from yarnps.worker.stopwatch import Stopwatch
@@ -68,14 +67,7 @@ class Client:
         self._limit = request_limit
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
-        self._connections: dict[int, Connection] = {}
-        self._by_fd: dict[int, Connection] = {}
-        self._epoll = select.epoll()
-        self._memory = Memory()
-        self._wake_out, self._wake_in = socket.socketpair()
-        self._wake_out.setblocking(False)
-        self._wake_in.setblocking(False)
-        self._epoll.register(self._wake_in.fileno(), select.EPOLLIN)
+        self._connections = Connections()
         self._news: pb.Routes | None = None
         self._next_tick = 0.0
         self._tables: dict[str, TableSpec] = {}
@@ -92,10 +84,7 @@ class Client:
 
     def wake(self) -> None:
         """End the wait of whoever waits, so that it looks around."""
-        try:
-            self._wake_out.send(b"x")
-        except BlockingIOError:
-            return  # it is awake already
+        self._connections.wake()
 
     def post_routes(self, routes: pb.Routes) -> None:
         """New routes from the ApplicationMaster; followed at once when nobody is at work here."""
@@ -109,11 +98,7 @@ class Client:
 
     def close(self) -> None:
         with self.lock:
-            for connection in self._connections.values():
-                connection.close()
-            self._epoll.close()
-            self._wake_in.close()
-            self._wake_out.close()
+            self._connections.close()
 
     # ------------------------------------------------------------------ calls
 
@@ -184,8 +169,8 @@ class Client:
                             raise TimeoutError(f"{call.what}: not done within {timeout:g} s")
                     self._pump(left, call)
                     if call.lease is not None and call.lease.revoked:
-                        self._forget(call)
-                        call.fail(_revoked(call))
+                        self._connections.forget(call)
+                        call.fail(refusals.revoked(call))
         if call.error is not None:
             raise call.error
 
@@ -208,25 +193,16 @@ class Client:
 
     def _receive(self, seconds: float) -> bool:
         """Serve the connections that have something within `seconds`; whether any had."""
-        ready = self._epoll.poll(seconds)
-        for fd, events in ready:
-            connection = self._by_fd.get(fd)
-            if connection is not None and connection.fileno == fd:
+        ready = self._connections.ready(seconds)
+        for connection, events in ready:
+            if connection is not None:
                 self._serve(connection, events)
-            else:
-                self._drain_wake()
         return bool(ready)
 
     def check(self) -> None:
         """Raise what ended the work of this client, if anything did."""
         if self.broken is not None:
             raise self.broken
-
-    def _drain_wake(self) -> None:
-        try:
-            self._wake_in.recv(4096)
-        except BlockingIOError:
-            return
 
     # ------------------------------------------------------------------ sending
 
@@ -255,10 +231,7 @@ class Client:
         try:
             messages = connection.serve(events)
         except wire.WireError as error:
-            self.broken = ServerRefused(
-                f"what server {connection.rank} answers cannot be read: {error}",
-                "is it of the same version of yarnps as this worker?",
-            )
+            self.broken = refusals.unreadable(connection, error)
             return
         for message in messages:
             self._answered(connection, message)
@@ -280,8 +253,8 @@ class Client:
             else:
                 request.reroute = True
         elif header.op == Op.LATE:
-            self._forget(request.call)
-            request.call.fail(_late(request.call, header))
+            self._connections.forget(request.call)
+            request.call.fail(refusals.late(request.call, header))
         elif header.op == Op.STALE_LEASE or (
             header.op == Op.STALE_GENERATION and request.call.lease is not None
         ):
@@ -296,8 +269,8 @@ class Client:
                 self._greet(connection)
                 self._send(connection, request)
         elif header.op == Op.ERROR:
-            self._forget(request.call)
-            request.call.fail(self._refusal(connection, request.call.what, message))
+            self._connections.forget(request.call)
+            request.call.fail(refusals.refused(connection, request.call.what, message))
 
     def _connection_answered(self, connection: Connection, message: Message) -> None:
         """The answer to HELLO, or to the opening of a table after a restart.
@@ -308,21 +281,13 @@ class Client:
         header = message.header
         refused = header.op == Op.ERROR and header.code != wire.Code.HELLO_FIRST
         if refused and self.broken is None:
-            self.broken = self._refusal(connection, "hello", message)
-
-    def _refusal(self, connection: Connection, what: str, message: Message) -> ServerRefused:
-        text = bytes(message.values).decode(errors="replace")
-        return ServerRefused(f"server {connection.rank} refused: {what}: {text}")
+            self.broken = refusals.refused(connection, "hello", message)
 
     def _lease_is_void(self, call: Call) -> None:
         if call.lease is not None:
             call.lease.revoked = True
-        self._forget(call)
-        call.fail(_revoked(call))
-
-    def _forget(self, call: Call) -> None:
-        for connection in self._connections.values():
-            connection.forget(call)
+        self._connections.forget(call)
+        call.fail(refusals.revoked(call))
 
     # ------------------------------------------------------------------ routes
 
@@ -339,10 +304,7 @@ class Client:
         self.router = Router(routes)
         self.generation = max(self.generation, routes.generation)
         for route in routes.servers:
-            connection = self._connections.get(route.server_rank)
-            if connection is None:
-                connection = Connection(route.server_rank, self._epoll, self._memory)
-                self._connections[route.server_rank] = connection
+            connection = self._connections.of(route.server_rank)
             if not connection.is_same(route):
                 connection.redirect(route)
                 self._dial(connection, time.monotonic())
@@ -353,8 +315,7 @@ class Client:
 
     def _dial(self, connection: Connection, now: float) -> None:
         """Connect where that is due, and send what may have been lost."""
-        if connection.due(now) and connection.dial(now):
-            self._by_fd[connection.fileno] = connection
+        if self._connections.dial(connection, now):
             self._greet(connection)
             for request in list(connection.pending.values()):
                 self._send(connection, request)
@@ -394,53 +355,21 @@ class Client:
         for connection in self._connections.values():
             late = [r for r in connection.pending.values() if now - r.since >= self._limit]
             for request in late:
-                error = self._silence(connection, request, now)
-                self._forget(request.call)
+                error = refusals.silent(connection, request, now)
+                self._connections.forget(request.call)
                 request.call.fail(error)
             if late and connection.up:
                 # What it has not taken would be kept for nobody.
                 connection.close("it does not answer")
             self._dial(connection, now)
 
-    def _silence(self, connection: Connection, request: Request, now: float) -> ClusterError:
-        waited = now - request.since
-        since = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
-        where = connection.address or "not started again yet"
-        trouble = f" ({connection.trouble})" if connection.trouble else ""
-        return ClusterError(
-            f"server {connection.rank} ({where}) has not answered since {since}, for "
-            f"{waited:.0f} s: {request.call.what}{trouble}",
-            "see that server's log; server.request_limit in the job file is the time to wait",
-        )
-
     @property
     def outstanding(self) -> int:
         """Requests without an answer."""
-        return sum(map(_pending, self._connections.values()))
+        return self._connections.outstanding
 
 
 def _is_full(connection: Connection) -> bool:
     return bool(connection.pending) and (
         connection.outstanding > WINDOW_BYTES or len(connection.pending) >= WINDOW_REQUESTS
-    )
-
-
-def _pending(connection: Connection) -> int:
-    return len(connection.pending)
-
-
-def _late(call: Call, header: Header) -> LateBatch:
-    return LateBatch(
-        f"step {call.header.clock} was closed without it: {call.what}",
-        "data() gives the batch out again",
-        step=header.clock,
-    )
-
-
-def _revoked(call: Call) -> LeaseRevoked:
-    lease = call.lease
-    assert lease is not None
-    return LeaseRevoked(
-        f"the lease of split {lease.split.id} in epoch {lease.epoch} is void: {call.what}",
-        "data() goes on with another one by itself",
     )

@@ -1,23 +1,18 @@
-"""`connect()`: a worker's program and the job it belongs to."""
+"""The job, as a worker's program sees it."""
 
 from __future__ import annotations
 
-import atexit
-import faulthandler
 import functools
 import logging
 import os
-import signal
-import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from yarnps._errors import InputError, YarnpsError
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol.channel import CHANNEL_FD, RoleChannel
+from yarnps.protocol.channel import RoleChannel
 from yarnps.protocol.settings import EngineSettings
 from yarnps.protocol.tables import (
     Add,
@@ -32,20 +27,21 @@ from yarnps.protocol.tables import (
     Wire,
     Zeros,
 )
+from yarnps.worker.ahead import Pull
+from yarnps.worker.audit import AUDIT_TABLE
 from yarnps.worker.batch import Batch
 from yarnps.worker.client import Client
-from yarnps.worker.leases import Held
-from yarnps.worker.link import Link, exit_without_agent
-from yarnps.worker.loop import Ahead, DataLoop, Evaluate, Pull
+from yarnps.worker.link import Link
+from yarnps.worker.loop import DataLoop, Evaluate
 from yarnps.worker.preparing import Prepare, PreparedFiles
+from yarnps.worker.reading import Ahead, reader
+from yarnps.worker.stopwatch import Rate
 from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
 
 if TYPE_CHECKING:
     import yarnps.spec
 
 log = logging.getLogger(__name__)
-
-AUDIT_TABLE = "yarnps.rows"
 
 
 class Job:
@@ -78,7 +74,7 @@ class Job:
         self._told_failure = False
         self._finished = False
         self._epoch = 0
-        self._rate = _Rate()
+        self._rate = Rate()
         self.application: str = begin.application
         self.job_dir: str = begin.job_dir
         self.rank: int = begin.rank
@@ -289,7 +285,7 @@ class Job:
             self._client,
             self._settings,
             self._current,
-            read=self._reader(ahead),
+            read=reader(self._begin.job_json, ahead),
             say=self._link.send,
             keep=self._prepared.keep,
             audit=audit,
@@ -331,27 +327,6 @@ class Job:
         for batch in batches:
             self._epoch = batch.epoch
             yield batch
-
-    def _reader(self, ahead: Ahead | None) -> Any:
-        # Here and not in the thread that reads.
-        from yarnps.data import DataSettings, Split, read_batches, warm_up
-
-        settings = DataSettings.from_job_json(self._begin.job_json)
-        warm_up(settings)
-
-        def read(lease: Held) -> Iterator[Any]:
-            batches = read_batches(
-                Split.from_pb(lease.split),
-                settings,
-                epoch=lease.epoch,
-                from_batch=lease.batches,
-                shuffle=lease.phase == "train",
-            )
-            if ahead is None or lease.phase == "prepare":
-                return batches
-            return map(functools.partial(_looked_at, ahead), batches)
-
-        return read
 
     def report(self, **values: float) -> None:
         """Show numbers of your own on the page, in `yarnps status` and in the event log."""
@@ -424,83 +399,3 @@ class Job:
                 )
             )
         )
-
-
-def _looked_at(ahead: Ahead, raw: Any) -> Any:
-    """A batch with what `ahead` makes of it; what that raises is the program's, not the input's."""
-    try:
-        raw.ahead = ahead(raw.rows)
-    except Exception as error:  # noqa: BLE001 (raised where the program asks for the result)
-        raw.ahead_error = error
-    return raw
-
-
-class _Rate:
-    """Rows per second, smoothed over some seconds."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._then = time.monotonic()
-        self._rate = 0.0
-
-    def at(self, rows: int, now: float) -> float:
-        seconds = max(now - self._then, 1e-3)
-        latest = (rows - self._rows) / seconds
-        weight = min(1.0, seconds / 5.0)
-        self._rate = latest if self._rate == 0 else self._rate + weight * (latest - self._rate)
-        self._rows, self._then = rows, now
-        return self._rate
-
-
-_job: Job | None = None
-
-
-def connect() -> Job:
-    """The job that this process is a worker of.
-
-    Raises
-    ------
-    YarnpsError
-        This process was not started by yarnps.
-
-    Examples
-    --------
-    >>> job = yarnps.connect()                             # doctest: +SKIP
-    >>> job.rank, job.params                               # doctest: +SKIP
-    (0, {'alpha': 0.1})
-    """
-    global _job
-    if _job is not None:
-        return _job
-    if CHANNEL_FD not in os.environ:
-        raise YarnpsError(
-            "this process is not a worker of a job",
-            "start the program with `yarnps submit`; `--cluster local` runs it on this machine",
-        )
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
-    channel = RoleChannel.from_environment()
-    channel.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid())))
-    messages = channel.receive()
-    while messages is not None and not any(message.HasField("begin") for message in messages):
-        messages = channel.receive()
-    if messages is None:
-        exit_without_agent()
-        raise SystemExit(1)
-    while not messages[0].HasField("begin"):
-        del messages[0]
-    job = Job(channel, messages[0].begin, messages[1:])
-    _tell_of_exceptions(job)
-    atexit.register(job.finish)
-    _job = job
-    return job
-
-
-def _tell_of_exceptions(job: Job) -> None:
-    """An exception that ends the program is told to the ApplicationMaster, then shown as usual."""
-    shown = sys.excepthook
-
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        job.fail(error)
-        shown(kind, error, trace)
-
-    sys.excepthook = hook

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from yarnps.protocol import control_pb2 as pb
 
-if TYPE_CHECKING:
-    from yarnps.worker.parts import HeldPart
-
 # The lease in work and one ahead.
 HOLD = 2
+
+
+class WholePart(Protocol):
+    """BSP: what a lease knows of the part whose stream its split belongs to.
+
+    Attributes
+    ----------
+    batches
+        Of the stream, committed.
+    step
+        The step that the next batch is for.
+    """
+
+    number: int
+    batches: int
+    step: int
+
+    def put_back(self, parsed: Any, step: int) -> None: ...
+
+    def progress(self, *, ended: bool = False) -> pb.PartProgress: ...
+
+    def split_ended(self, held: Held) -> None: ...
+
+    def revoke(self) -> None: ...
 
 
 @dataclass(eq=False)
@@ -47,7 +68,7 @@ class Held:
     bytes: int = 0
     bad_records: int = 0
     generation: int | None = None
-    part: HeldPart | None = None
+    part: WholePart | None = None
     revoked: bool = False
     done: bool = False
 

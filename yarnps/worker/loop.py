@@ -8,30 +8,28 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from yarnps._errors import LeaseRevoked, YarnpsError
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol import wire
 from yarnps.protocol.settings import EngineSettings
-from yarnps.protocol.wire import Flag, Message, Op
+from yarnps.worker.ahead import Pull, Pulls
+from yarnps.worker.audit import count_rows
 from yarnps.worker.batch import Batch
-from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
+from yarnps.worker.clock import ClockMember
+from yarnps.worker.evaluation import Evaluated
 from yarnps.worker.feed import Feed, Parsed
 from yarnps.worker.leases import HOLD, Held, Leases
 from yarnps.worker.parts import HeldPart, Parts, announce, end_part
 from yarnps.worker.preparing import Prepare, SplitBatches, result_of
 from yarnps.worker.progress import Progress
+from yarnps.worker.reading import Read
 from yarnps.worker.tables import CurrentBatch, SparseTable
 
 log = logging.getLogger(__name__)
 
 Evaluate = Callable[[Batch], Mapping[str, ArrayLike]]
-Ahead = Callable[[Any], Any]
-Pull = Callable[[Batch], Any]
-Read = Callable[[Held], Iterator[Any]]
 Say = Callable[[pb.FromRole], None]
 
 # While nothing can be done: how long one wait is, and how often the log says what it is for.
@@ -78,12 +76,12 @@ class DataLoop:
         self._progress = Progress(say)
         self._evaluate: Evaluate | None = None
         self._prepare: Prepare | None = None
-        self._pull: Pull | None = None
+        self._pulls = Pulls(current)
         self._returned: Parsed | None = None  # read, and it is not its turn yet
         self._early: Batch | None = None  # made of that one, with its pulls under way
         self.input = ""  # fingerprint of the training input, once there has been a lease
-        self._sums: dict[str, NDArray[np.float64]] = {}
-        self._sums_of: Held | None = None
+        self._evaluated = Evaluated()
+        self._clock = ClockMember(client, settings.staleness)
         self._first_push = True
         self.rows_done = 0
         self.late = 0  # BSP: batches that came when their step had been closed
@@ -134,7 +132,7 @@ class DataLoop:
         self, evaluate: Evaluate | None, prepare: Prepare | None, pull: Pull | None
     ) -> Iterator[Batch]:
         """All batches that this worker gets, until the input has ended."""
-        self._evaluate, self._prepare, self._pull = evaluate, prepare, pull
+        self._evaluate, self._prepare, self._pulls.function = evaluate, prepare, pull
         try:
             while (parsed := self._next()) is not None:
                 if parsed.lease.phase == "prepare":
@@ -170,7 +168,7 @@ class DataLoop:
                 idle = not held and not self._parts.live
                 ended = self._leases.ended
             if idle:
-                self._leave_clock()
+                self._clock.leave()
                 if ended:
                     return None
             if time.monotonic() - logged >= _LOG_WAITING_S:
@@ -208,7 +206,7 @@ class DataLoop:
         lease, raw = parsed.lease, parsed.raw
         self._progress.note(lease, raw)
         if lease.part is None:
-            self._join_clock()
+            self._clock.join()
         batch = self._batch_of(parsed)
         self._pull_ahead(batch)
         yield batch
@@ -235,7 +233,7 @@ class DataLoop:
             )
         self._current.now = batch
         if self._audit is not None:
-            self._count_rows(batch, self._audit)
+            count_rows(self._client, batch, self._audit)
 
     def leave(self, batch: Batch) -> None:
         """The program is through with a batch, one way or another."""
@@ -253,15 +251,7 @@ class DataLoop:
 
     def pulls_of(self, batch: Batch) -> Any:
         """What the program's `pull` returns for a batch."""
-        if self._pull is None:
-            raise YarnpsError(
-                "batch.pulled without a function that pulls", "give it to data(pull=...)"
-            )
-        self._current.pulling = True
-        try:
-            return self._pull(batch)
-        finally:
-            self._current.pulling = False
+        return self._pulls.of(batch)
 
     def _pull_ahead(self, batch: Batch) -> None:
         """Make the pulls of the batch after this one, if it has been read already.
@@ -269,10 +259,10 @@ class DataLoop:
         In the program's own thread, just before it begins with `batch`: what the servers answer
         comes in while it computes.
         """
-        if self._pull is None or not self._settings.pull_ahead or batch.part is not None:
+        if not self._settings.pull_ahead or self._pulls.function is None or batch.part is not None:
             return
         if not batch.has_pulled:  # its own come first
-            self._make_pulls(batch, early=False)
+            self._pulls.make(batch, early=False)
         if self._returned is None:
             self._returned = self._take()
         parsed = self._returned
@@ -282,36 +272,7 @@ class DataLoop:
         if lease.revoked or (lease.phase, lease.epoch) != (batch.phase, batch.epoch):
             return
         self._early = Batch(self, lease, parsed.raw, self._settings.seed)
-        self._make_pulls(self._early, early=True)
-
-    def _make_pulls(self, batch: Batch, *, early: bool) -> None:
-        self._current.now, self._current.early = batch, early
-        try:
-            batch.pull_now()
-        except Exception:  # `pulled` calls it again, where the program sees what it raises
-            log.debug("pulling ahead for batch %d failed", batch.index, exc_info=True)
-        finally:
-            self._current.now, self._current.early = None, False
-
-    def _count_rows(self, batch: Batch, table: SparseTable) -> None:
-        """Push (split, rows): the servers' count shows whether each batch was applied once."""
-        header = self._client.header(
-            Op.PUSH,
-            table=wire.table_id(table.name),
-            flags=int(Flag.LEASED),
-            dtype=int(wire.DType.FLOAT64),
-            dim=1,
-        )
-        call = Call(
-            batch.stamp(header, audit=True),
-            f"push to table {table.name}",
-            table.spec,
-            lease=batch.lease,
-        )
-        batch.pushes.append(call)
-        keys = np.array([batch.split], np.int64)
-        rows = np.array([[batch.rows]], np.float64)
-        self._client.submit(call, self._client.router.sparse(keys, rows, 8, announce=True))
+        self._pulls.make(self._early, early=True)
 
     def commit(self, batch: Batch) -> None:
         """Wait for the batch's acknowledgements; it counts from then on.
@@ -343,7 +304,7 @@ class DataLoop:
         if lease.part is not None:
             self._client.clock = lease.part.step
         else:
-            self._tick_clock()
+            self._clock.tick()
         self._progress.tell(lease)
 
     def _keep_pace(self, batch: Batch) -> None:
@@ -365,39 +326,6 @@ class DataLoop:
         with self._lock:
             self._parts.drop(part)
 
-    # ------------------------------------------------------------------ the clock
-
-    def _join_clock(self) -> None:
-        """Enter the clock with the first lease; at the lowest live clock of any server."""
-        if self._settings.staleness is None or self._client.clock is not None:
-            return
-        found: list[int] = [0]
-        call = self._client.ask_all(
-            self._client.header(Op.JOIN),
-            "joining the clock",
-            on_reply=lambda message: found.append(_clock_of(message)),
-        )
-        self._client.wait(call)
-        self._client.clock = max(found)
-        self._announce_clock()
-
-    def _leave_clock(self) -> None:
-        if self._client.clock is not None:
-            self._client.clock = None
-            self._client.wait(
-                self._client.ask_all(self._client.header(Op.LEAVE), "leaving the clock")
-            )
-
-    def _tick_clock(self) -> None:
-        if self._client.clock is not None:
-            self._client.clock += 1
-            self._announce_clock()
-
-    def _announce_clock(self) -> None:
-        """Tell every server at once: one that this worker has nothing to ask may be holding up
-        somebody who waits for this clock."""
-        self._client.ask_all(self._client.header(Op.JOIN), "telling the clock")
-
     # ------------------------------------------------------------------ the test phase
 
     def _test(self, parsed: Parsed) -> None:
@@ -408,7 +336,7 @@ class DataLoop:
             )
         lease = parsed.lease
         self._progress.note(lease, parsed.raw)
-        self._leave_clock()
+        self._clock.leave()
         batch = self._batch_of(parsed)
         self._pull_ahead(batch)
         self._current.now = batch
@@ -418,12 +346,7 @@ class DataLoop:
             return
         finally:
             self._current.now = None
-        if self._sums_of is not lease:
-            self._sums, self._sums_of = {}, lease
-        for name, values in sums.items():
-            added = np.atleast_1d(np.asarray(values, np.float64))
-            before = self._sums.get(name)
-            self._sums[name] = added.copy() if before is None else before + added
+        self._evaluated.add(lease, sums)
         lease.batches = batch.index + 1
         lease.rows += batch.rows
         self.rows_done += batch.rows
@@ -442,7 +365,7 @@ class DataLoop:
             self._progress.tell(lease)
             return batch
 
-        self._leave_clock()
+        self._clock.leave()
         split = SplitBatches(first, self._next, batch_of)
         result = result_of(split, self._prepare)
         self._returned = split.beyond
@@ -459,7 +382,7 @@ class DataLoop:
             log.info("done: %s, %d rows", lease, lease.rows)
             lease.done = True
             lease.bytes = lease.bytes or lease.split.length
-            self._progress.say(lease, self._sums if self._sums_of is lease else None)
+            self._progress.say(lease, self._evaluated.of(lease))
         else:
             log.warning("split %d cannot be read: %s", lease.split.id, parsed.error)
             self._progress.failed(lease, parsed.error)
@@ -470,7 +393,3 @@ class DataLoop:
                 lease.part.split_ended(lease)
             else:  # the whole part is leased anew, to whom the split may be readable
                 lease.part.revoke()
-
-
-def _clock_of(message: Message) -> int:
-    return message.header.clock

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import numpy as np
 
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.wire import Flag, Op
+from yarnps.worker.batch import Batch
 from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.feed import Feed, Parsed
 from yarnps.worker.leases import Held
-
-if TYPE_CHECKING:
-    from yarnps.worker.batch import Batch
-
-Read = Callable[[Held], Iterator[Any]]
+from yarnps.worker.reading import Read
 
 
 class HeldPart:

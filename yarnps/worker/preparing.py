@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from yarnps._errors import LeaseRevoked, YarnpsError
+from yarnps.worker.batch import Batch
 from yarnps.worker.feed import Parsed
 from yarnps.worker.leases import Held
 
-if TYPE_CHECKING:
-    from yarnps.worker.batch import Batch
-
-Prepare = Callable[[Iterator["Batch"]], bytes]
+Prepare = Callable[[Iterator[Batch]], bytes]
 
 
-class SplitBatches(Iterator["Batch"]):
+class SplitBatches(Iterator[Batch]):
     """The batches of one split, up to its end or to the loss of its lease.
 
     Parameters

@@ -1,4 +1,4 @@
-"""How long a worker has waited, the wait that is going on included."""
+"""How long a worker has waited, the wait that is going on included; and how fast it is."""
 
 from __future__ import annotations
 
@@ -44,3 +44,20 @@ class Stopwatch:
             self._depth -= 1
             if self._depth == 0:
                 self._total += time.monotonic() - self._since
+
+
+class Rate:
+    """Rows per second, smoothed over some seconds."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._then = time.monotonic()
+        self._rate = 0.0
+
+    def at(self, rows: int, now: float) -> float:
+        seconds = max(now - self._then, 1e-3)
+        latest = (rows - self._rows) / seconds
+        weight = min(1.0, seconds / 5.0)
+        self._rate = latest if self._rate == 0 else self._rate + weight * (latest - self._rate)
+        self._rows, self._then = rows, now
+        return self._rate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,13 +12,11 @@ from yarnps._errors import InputError
 from yarnps.protocol import wire
 from yarnps.protocol.tables import TableSpec
 from yarnps.protocol.wire import Flag, Header, Message, Op
+from yarnps.worker.batch import Batch
 from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.functions import Collector, Functions, requests
 from yarnps.worker.futures import Future
-
-if TYPE_CHECKING:
-    from yarnps.worker.batch import Batch
 
 
 class Table(Functions):
