@@ -1,10 +1,11 @@
 """Small calls that travel together: they share a message, each keeps its own future.
 
-A call that finds no other under way is sent at once. While others are, calls of the same kind are
-gathered until somebody waits for them or has nothing else to wait for, until another kind of call
-is made, or until there are as many of them as are under way, half of all: so the server has work
-while the next are gathered, and nobody is delayed, since whoever made them had answers to wait for.
-The order of calls at a server stays that in which they were made.
+Calls of the same kind are gathered until somebody waits for them or has nothing else to wait for,
+until another kind of call is made, or until there are as many of them as are under way, half of
+all: so the server has work while the next are gathered, and nobody is delayed, since whoever made
+them had answers to wait for. How many are under way at a time is learnt from the calls before: one
+that was alone each time, or comes after a pause, is sent at once. The order of calls at a server
+stays that in which they were made.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ FEW_CALLS = 16
 # While somebody waits, calls are gathered no longer than this (epoll counts in milliseconds).
 GROW_S = 1e-3
 
-# After a pause of this length a call is sent at once, whatever is under way.
+# When nothing was called or answered for so long, a call is sent at once, whatever is under way.
 PAUSE_S = 200e-6
 
 
@@ -188,8 +189,8 @@ class Sharing:
         self._under_way = 0  # calls that have been sent and have no answer
         self._deepest = 0  # most of them since there was none
         self._depth = 0  # most of them the time before
-        self._enough = 1  # so many calls are sent
-        self._shared_at = 0.0
+        self._enough = 1  # so many calls are worth a message
+        self._latest = 0.0  # when the latest call was made, or answered
 
     def share(self, kind: Kind, keys: Int64s, values: NDArray[Any] | None) -> SharedFuture:
         """A call of few keys, which may share a message with others of its kind.
@@ -213,10 +214,10 @@ class Sharing:
                 self.flush()
                 shared = self._gathered = Shared(kind, self)
             first = shared.add(keys, values)
-            if shared.calls >= self._enough or now - self._shared_at > PAUSE_S:
+            if shared.calls >= self._enough or now - self._latest > PAUSE_S:
                 self.flush()
                 now = time.monotonic()
-            self._shared_at = now
+            self._latest = now
         return SharedFuture(client, shared, first, shared.keys)
 
     def _count(self, calls: int) -> None:
@@ -225,7 +226,8 @@ class Sharing:
         self._deepest = max(self._deepest, self._under_way)
         self._enough = max(FEW_CALLS, self._under_way, self._depth // 2)
         if not self._under_way:
-            self._depth, self._deepest, self._enough = self._deepest, 0, 1
+            self._depth, self._deepest = self._deepest, 0
+            self._enough = max(1, self._depth // 2)
 
     def may_grow(self, wanted: Call | None) -> bool:
         """Whether what has been gathered can stay for a moment while somebody waits for `wanted`:
@@ -248,6 +250,7 @@ class Sharing:
         A refused message has changed nothing; only one of its calls may be to blame.
         """
         self._count(-shared.calls)
+        self._latest = time.monotonic()
         if not isinstance(shared.error, ServerRefused) or shared.calls == 1:
             return
         (keys, values), out, kind = shared.rows(), shared.out, shared.kind
