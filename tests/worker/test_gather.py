@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +15,12 @@ from yarnps._errors import ServerRefused
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.shards import frozen, shard_numbers
 from yarnps.protocol.tables import Adagrad, Add, Optimizer, Sgd, TableSpec
+from yarnps.protocol.wire import Header, Message, Op
 from yarnps.worker import gather
+from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
-from yarnps.worker.routing import Router
+from yarnps.worker.gather import Sharing
+from yarnps.worker.routing import Part, Router
 from yarnps.worker.tables import CurrentBatch, SparseTable
 
 
@@ -73,6 +77,87 @@ def test_keys_in_one_message_go_to_their_own_servers() -> None:
         # Repeated keys stay in the order in which they were given.
         for key in set(part.keys):
             assert (np.diff(part.places[part.keys == key]) > 0).all()
+
+
+class Sent:
+    """In the place of a client: keeps what is sent, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        routes = pb.Routes(owner=[0] * 16)
+        routes.servers.add(server_rank=0)
+        self.router = Router(routes)
+        self.lock = threading.RLock()
+        self.broken = None
+        self.under_way: list[Call] = []
+        self.sharing = Sharing(self)
+        self.kind = gather.Kind(Header(Op.PUSH), TableSpec("w", "sparse", (1,)), "push to table w")
+
+    def submit(self, call: Call, parts: list[Part]) -> Call:
+        assert len(parts) == 1
+        call.left = 1
+        self.under_way.append(call)
+        return call
+
+    def wait(self, call: Call, timeout: float | None = None) -> None:
+        raise AssertionError("nobody waits here")
+
+    def push(self, calls: int) -> None:
+        for key in range(calls):
+            self.sharing.share(self.kind, np.array([key]), np.ones((1, 1), np.float32))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Calls in each message that has no answer."""
+        return [call.calls for call in self.under_way if isinstance(call, gather.Shared)]
+
+    def answer(self) -> None:
+        """To the message that was sent first."""
+        nothing = Part(0, np.empty((0, 2), np.uint32), None, None, None)
+        self.under_way.pop(0).answered(nothing, Message(Header(Op.OK), b"", b"", b""))
+
+
+def test_how_many_calls_are_under_way_at_a_time_is_learnt() -> None:
+    sent = Sent()
+    sent.push(64)
+    assert sent.sizes == [1, 16, 17]
+    sent.sharing.flush()
+    for _ in range(4):
+        sent.answer()
+    sent.push(64)
+    assert sent.sizes == [32, 32]
+    sent.answer()
+    sent.answer()
+    # One that somebody waits for goes at once, and the next one by itself.
+    sent.push(1)
+    assert sent.sizes == []
+    sent.sharing.flush()
+    sent.answer()
+    sent.push(1)
+    assert sent.sizes == [1]
+
+
+def test_a_wait_sends_what_is_wanted_or_enough_and_lets_little_grow() -> None:
+    sent = Sent()
+    sent.push(34)
+    assert sent.sizes == [1, 16, 17]
+    sent.push(3)
+    gathered, first = sent.sharing._gathered, sent.under_way[0]
+    assert gathered is not None and gathered.calls == 3
+    assert sent.sharing.may_grow(first)
+    assert not sent.sharing.may_grow(gathered)
+    sent.push(14)  # as much as half of what the server has to do
+    assert not sent.sharing.may_grow(first)
+
+
+def test_after_a_pause_a_call_is_sent_whatever_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = Sent()
+    sent.push(64)
+    sent.sharing.flush()
+    for _ in range(4):
+        sent.answer()
+    monkeypatch.setattr(gather, "PAUSE_S", -1.0)
+    sent.push(1)
+    assert sent.sizes == [1]
 
 
 def test_many_calls_need_few_messages(world: World) -> None:

@@ -179,11 +179,12 @@ class Client:
         self._pump(seconds, None)
 
     def _pump(self, seconds: float, wanted: Call | None) -> None:
+        seconds = max(0.0, seconds)
         with self.lock:
             self._follow_news()
             if not (self.sharing.may_grow(wanted) and self._receive(min(seconds, GROW_S))):
                 self.sharing.flush()
-                self._receive(max(0.0, seconds))
+                self._receive(seconds)
             self._follow_news()
             now = time.monotonic()
             if now >= self._next_tick:
