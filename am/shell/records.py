@@ -47,6 +47,9 @@ class Records:
         self._folder = folder
         # A task that is cancelled leaves its thread at work: two must not send at one time.
         self._sending = threading.Lock()
+        # Nor may a status from before the end replace the last one.
+        self._writing = threading.Lock()
+        self._ended = False
 
     async def send_events(self) -> None:
         """Write the events that are not in the job directory yet."""
@@ -73,7 +76,9 @@ class Records:
             logger.warning("the status could not be written, it is tried again: %s", error)
 
     def _write_status(self, status: Status) -> None:
-        self._job_dir.write(STATUS, to_json(status).encode())
+        with self._writing:
+            if not self._ended:
+                self._job_dir.write(STATUS, to_json(status).encode())
 
     async def newest_attempt(self) -> int:
         """The attempt that owns the job directory; 0 when that cannot be read now."""
@@ -108,7 +113,9 @@ class Records:
         await asyncio.to_thread(self._tidy)
 
     def _write_outcome(self, status: Status, outcome: Outcome) -> None:
-        self._write_status(status)
+        with self._writing:
+            self._ended = True
+            self._job_dir.write(STATUS, to_json(status).encode())
         self._job_dir.write(OUTCOME, to_json(outcome).encode())
         (self._folder / ENDED_MARK).touch()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ class Place:
         self.job_dir = JobDir(str(folder / "job"))
         self.job_dir.create()
         self.asked_in: list[int] = []
+        self.sentence = "it trains"
         self.start()
 
     def start(self) -> None:
@@ -38,7 +40,7 @@ class Place:
 
     def status(self) -> Status:
         self.asked_in.append(threading.get_ident())
-        return Status("app", "little", "ada", "TRAINING", "it trains")
+        return Status("app", "little", "ada", "TRAINING", self.sentence)
 
     def log(self, text: str) -> None:
         self.events.add(Event(seq=0, time=1.0, kind="note", text=text))
@@ -60,6 +62,28 @@ async def test_the_status_is_made_where_the_state_machine_changes(place: Place) 
     await place.records.leave_word(Outcome("SUCCEEDED"))
     assert set(place.asked_in) == {threading.get_ident()}
     assert json.loads(place.job_dir.read(STATUS))["sentence"] == "it trains"
+
+
+async def test_a_status_that_is_slow_to_be_written_does_not_replace_the_last_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, under_way, go = place.job_dir.write, threading.Event(), threading.Event()
+
+    def slow(name: str, data: bytes, *, mode: int | None = None) -> None:
+        if b"it trains" in data:
+            under_way.set()
+            assert go.wait(20)
+        write(name, data, mode=mode)
+
+    monkeypatch.setattr(place.job_dir, "write", slow)
+    before = asyncio.ensure_future(place.records.write_status())
+    await asyncio.to_thread(under_way.wait, 20)
+    place.sentence = "it is over"
+    last = asyncio.ensure_future(place.records.leave_word(Outcome("SUCCEEDED")))
+    await asyncio.wait({last}, timeout=0.1)
+    go.set()
+    await asyncio.gather(before, last)
+    assert json.loads(place.job_dir.read(STATUS))["sentence"] == "it is over"
 
 
 async def test_a_process_that_comes_back_replaces_no_event_of_an_earlier_one(place: Place) -> None:
