@@ -72,17 +72,32 @@ from yarnps.protocol.shards import _increasing
 
 assert _increasing(np.arange(3))
 assert "scipy.linalg" not in sys.modules, "a kernel of ours has loaded scipy"
+assert "cffi" not in sys.modules, "a kernel of ours has loaded cffi"
 
 @numba.njit
 def product(a, b):
     return np.dot(a, b)
 
 print(product(np.ones(3), np.full(3, 2.0)))
+
+import cffi
+from numba.core.typing import cffi_utils
+
+ffi = cffi.FFI()
+ffi.cdef("int abs(int);")
+absolute = ffi.dlopen(None).abs
+
+@numba.njit
+def distance(a, b):
+    return absolute(a - b)
+
+print(distance(3, 7), cffi_utils.is_ffi_instance(ffi), cffi_utils.is_cffi_func(3))
 """
 
 
-def test_scipy_is_loaded_only_for_kernels_that_need_it(tmp_path: Path) -> None:
+def test_scipy_and_cffi_are_loaded_only_for_kernels_that_need_them(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
+    pytest.importorskip("cffi")
     done = subprocess.run(
         [sys.executable, "-c", USERS_KERNEL],
         cwd=tmp_path,
@@ -91,4 +106,4 @@ def test_scipy_is_loaded_only_for_kernels_that_need_it(tmp_path: Path) -> None:
         timeout=120,
         check=False,
     )
-    assert done.stdout == "6.0\n", done.stderr
+    assert done.stdout == "6.0\n4 True False\n", done.stderr

@@ -6,16 +6,19 @@ Importing numba takes a third of a second, so only modules that hold kernels imp
 from __future__ import annotations
 
 import fcntl
+import functools
 import getpass
 import importlib
 import importlib.util
 import os
+import sys
 import tempfile
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numba
 from numba.extending import intrinsic as _intrinsic
@@ -47,7 +50,45 @@ def _import_without_scipy() -> None:
         linalg.ensure_blas = ensure_blas
 
 
+class _Later:
+    """Stands for an object that is made when something of it is used."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = functools.cache(make)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)
+
+
+class _PartForCffi(types.ModuleType):
+    """Of numba. It asks `SUPPORTED` before it asks whether a value is a function of cffi."""
+
+    @property
+    def SUPPORTED(self) -> bool:
+        return "cffi" in sys.modules  # before that there is no such value
+
+
+def _import_without_cffi() -> None:
+    """Load numba's part for functions of cffi, which makes a parser of C: 0.06 s of every process.
+
+    It is made when a user's own kernel is given such a function.
+    """
+    if "cffi" in sys.modules or importlib.util.find_spec("cffi") is None:
+        return
+    sys.modules["cffi"] = cast("types.ModuleType", types.SimpleNamespace(FFI=lambda: None))
+    try:
+        part: Any = importlib.import_module("numba.core.typing.cffi_utils")
+    except (ImportError, AttributeError):  # another numba: it may take longer, that is all
+        return
+    finally:
+        del sys.modules["cffi"]
+    part.cffi = _Later(lambda: importlib.import_module("cffi"))
+    part.ffi = _Later(lambda: importlib.import_module("cffi").FFI())
+    part.__class__ = _PartForCffi
+
+
 _import_without_scipy()
+_import_without_cffi()
 
 
 def _user() -> str:
