@@ -49,6 +49,9 @@ START = "YARNPS_AM_START"
 
 ENDED_MARK = "yarnps-ended"
 
+# What the fork server of a local job imports; without it there is no fork server.
+FORK_PACKAGES = "YARNPS_FORK_PACKAGES"
+
 _LONGEST_STEP_S = 1.0
 _TAIL_BYTES = 4096
 
@@ -102,6 +105,8 @@ class Supervisor:
         The ApplicationMaster's.
     folder
         Its working directory.
+    keep
+        Descriptors that it inherits.
     farewell
         Called with the cause when the attempt is given up; it may take its time, within reason.
     """
@@ -111,11 +116,13 @@ class Supervisor:
         command: Sequence[str],
         folder: Path,
         *,
+        keep: Sequence[int] = (),
         limits: Limits | None = None,
         farewell: Callable[[str], None] | None = None,
     ) -> None:
         self._command = list(command)
         self._folder = folder
+        self._keep = tuple(keep)
         self._limits = limits or Limits()
         self._farewell = farewell
         self._deaths: deque[float] = deque()
@@ -172,7 +179,9 @@ class Supervisor:
         env = {**os.environ, TICK_FD: str(tick_out), START: str(self._starts)}
         self._starts += 1
         try:
-            child = subprocess.Popen(self._command, cwd=self._folder, env=env, pass_fds=[tick_out])
+            child = subprocess.Popen(
+                self._command, cwd=self._folder, env=env, pass_fds=[tick_out, *self._keep]
+            )
         finally:
             os.close(tick_out)
         say(f"started the ApplicationMaster (pid {child.pid})")
@@ -272,7 +281,13 @@ def tell_yarn(cause: str) -> None:
 def main() -> int:
     """Supervise the ApplicationMaster of this container."""
     command = [sys.executable, "-m", "yarnps.am", *sys.argv[1:]]
-    return Supervisor(command, Path.cwd(), farewell=tell_yarn).run()
+    packages = os.environ.get(FORK_PACKAGES)
+    if packages is None:
+        return Supervisor(command, Path.cwd(), farewell=tell_yarn).run()
+    from yarnps.am.forks import serving
+
+    with serving(packages.split(), Path.cwd()) as descriptor:
+        return Supervisor(command, Path.cwd(), keep=[descriptor]).run()
 
 
 if __name__ == "__main__":

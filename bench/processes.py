@@ -13,15 +13,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+_OF_THE_JOB = {
+    "yarnps.am": "am",
+    "yarnps.am.supervisor": "supervisor",
+    "yarnps.agent.forkserver": "forkserver",
+}
 _OURS = ("YARNPS_APPLICATION", "SKEIN_APPLICATION_ID")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A process of the application. `rank` is -1 for the ApplicationMaster's processes."""
+    """A process of the application. `rank` is -1 for those of no container."""
 
     pid: int
-    kind: str  # role, agent, am, supervisor, other
+    kind: str  # role, agent, am, supervisor, forkserver, other
     role: str = ""
     rank: int = -1
     container: str = ""
@@ -68,9 +73,8 @@ def _described(pid: int, group: int, command: list[str], environ: dict[str, str]
     python = "-m" in command and not command[0].endswith("sh")
     module = command[command.index("-m") + 1] if python else ""
     kind = "other"
-    if module in ("yarnps.am", "yarnps.am.supervisor"):
-        kind = "am" if module == "yarnps.am" else "supervisor"
-        role, rank = "", -1
+    if module in _OF_THE_JOB:
+        kind, role, rank = _OF_THE_JOB[module], "", -1
     elif module == "yarnps.agent":
         kind = "agent"
     elif "YARNPS_INCARNATION" in environ and pid == group:

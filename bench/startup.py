@@ -120,7 +120,7 @@ def show(runs: Sequence[dict[str, float]], ours: Ours, bare: Sequence[float]) ->
         print(f"{name:24} at {middle:6.2f} s   (+{middle - before:.2f} s)   best {min(ends):.2f} s")
         before = middle
     for name, used in sorted(ours.cpu.items()):
-        if max(used) >= 0.1:
+        if max(used) >= 0.03:
             count = len(used) / len(runs)
             print(f"processor time of {name:12} {statistics.median(used):5.2f} s   x {count:.0f}")
     if bare:

@@ -134,12 +134,15 @@ def start(job: Job, python: str = sys.executable) -> LocalJob:
         ) from error
     folders = (str(Path(python).parent), os.environ.get("PATH", os.defpath))
     environ = {
+        # Shared by all local jobs, so that a job finds its kernels compiled.
+        "YARNPS_KERNEL_CACHE": str(local_jobs().parent / "kernels"),
         **os.environ,
         # The user's script finds the job's interpreter under these names, as on YARN.
         "PYTHON": python,
         "PATH": os.pathsep.join(folders),
         "YARNPS_CLUSTER": "local",
         "YARNPS_APPLICATION": made.application,
+        "YARNPS_FORK_PACKAGES": " ".join(fork_packages(job)),
         "YARNPS_JOB_DIR": job.block.job_dir if job.block and job.block.job_dir else made.address,
     }
     if path:
@@ -158,6 +161,17 @@ def start(job: Job, python: str = sys.executable) -> LocalJob:
     known = {"pid": process.pid, "started": process_started(process.pid) or 0}
     (folder / PROCESS_FILE).write_text(json.dumps(known))
     return made
+
+
+def fork_packages(job: Job) -> list[str]:
+    """What the job's processes import and that takes long: it is imported once for all."""
+    block = job.block
+    if block is None or block.runtime != "native":
+        return []
+    packages = ["yarnps.server"]
+    if not job.roles["worker"].script:
+        packages += ["yarnps.worker", *([f"yarnps.apps.{block.app}"] if block.app else [])]
+    return packages
 
 
 def _our_package(folder: Path) -> str:

@@ -208,3 +208,13 @@ _carray: Any = numba.carray  # type: ignore[attr-defined]
 def row_at(address, width, like):  # type: ignore[no-untyped-def]
     """The `width` numbers at an address, of the dtype of the array `like`."""
     return _carray(pointer(address), (width,), like.dtype)
+
+
+@jit
+def _nothing(number):  # type: ignore[no-untyped-def]
+    return number
+
+
+def warm_up() -> None:
+    """Have numba load all that it loads with the first kernel: 0.2 s of every process."""
+    _nothing(0)

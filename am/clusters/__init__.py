@@ -28,6 +28,7 @@ def connect(job: Job, folder: Path) -> Cluster:
 
 
 def _local(job: Job, folder: Path) -> Cluster:
+    from yarnps.am.clusters._forks import Forks
     from yarnps.am.clusters.local import LocalCluster, LocalRole
 
     roles = {}
@@ -39,7 +40,11 @@ def _local(job: Job, folder: Path) -> Cluster:
             kinds[_is_archive(value)][target] = source
         roles[name] = LocalRole(env=dict(role.env), files=kinds[False], archives=kinds[True])
     return LocalCluster(
-        folder.parent, os.environ["YARNPS_APPLICATION"], roles=roles, certificate=folder
+        folder.parent,
+        os.environ["YARNPS_APPLICATION"],
+        roles=roles,
+        certificate=folder,
+        forks=Forks.from_environment(),
     )
 
 

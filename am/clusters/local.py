@@ -2,7 +2,8 @@
 
 A container is a folder ``containers/<id>`` with the agent's output, and a shell (the leader of a
 session of its own) that runs the agent and writes down its exit status. So the containers survive
-the death of the ApplicationMaster, and the next process finds them again, and how they ended.
+the death of the ApplicationMaster, and the next process finds them again, and how they ended. The
+processes are forked by `yarnps.agent.forkserver` where that makes no difference but to the time.
 Memory limits are not enforced.
 """
 
@@ -27,6 +28,7 @@ from typing import Any, Literal
 
 from yarnps._errors import ClusterError
 from yarnps.am.clusters import _processes as processes
+from yarnps.am.clusters._forks import Forks, ForksLost
 from yarnps.am.clusters.base import RETRY_SUFFIX, ContainerInfo, FinalState
 
 log = logging.getLogger(__name__)
@@ -98,6 +100,8 @@ class LocalCluster:
         Folder that holds the application's ``.skein.crt`` and ``.skein.pem``.
     command
         What runs in a container.
+    forks
+        Starts containers of the default command in less time, where it can.
     """
 
     name: Literal["yarn", "local"] = "local"
@@ -114,6 +118,7 @@ class LocalCluster:
         nodes: int = 2,
         certificate: Path = Path("."),
         command: Sequence[str] = (sys.executable, "-m", "yarnps.agent"),
+        forks: Forks | None = None,
     ) -> None:
         self.application = application
         self.user = getpass.getuser()
@@ -122,10 +127,13 @@ class LocalCluster:
         self._nodes = [f"local-{i + 1}" for i in range(nodes)]
         self._certificate = certificate.absolute()
         self._command = list(command)
+        self._forks = forks
+        self._starting = asyncio.Lock()
+        self._ending = False
         self._records: dict[str, _Record] = {}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._ended: dict[str, ContainerInfo] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> None:
         self._containers.mkdir(parents=True, exist_ok=True)
@@ -147,6 +155,18 @@ class LocalCluster:
         self, role: str, env: Mapping[str, str], *, retry_memory: bool = False
     ) -> str:
         service = role + RETRY_SUFFIX if retry_memory else role
+        start = asyncio.ensure_future(self._start(service, role, env))
+        self._watch(start)
+        # Whoever asks may be told to stop meanwhile: the container is on record all the same.
+        return await asyncio.shield(start)
+
+    async def _start(self, service: str, role: str, env: Mapping[str, str]) -> str:
+        async with self._starting:
+            if self._ending:
+                raise ClusterError(f"no container for a {role}: the application is ending")
+            return await self._start_now(service, role, env)
+
+    async def _start_now(self, service: str, role: str, env: Mapping[str, str]) -> str:
         number = sum(1 for r in self._records if r.rpartition("_")[0] == service)
         container = f"{service}_{number}"
         folder = self.folder_of(container)
@@ -154,7 +174,9 @@ class LocalCluster:
         try:
             folder.mkdir(parents=True)
             self._furnish(folder, self._roles.get(role, LocalRole()))
-            child = self._launch(container, role, node, folder, env)
+            pid = await self._launch(
+                container, folder, self._environment(container, role, node, env)
+            )
         except (OSError, shutil.ReadError) as e:
             raise ClusterError(
                 f"a local container could not be started: {container}: {e}",
@@ -164,12 +186,11 @@ class LocalCluster:
             id=container,
             role=role,
             node=node,
-            pid=child.pid,
-            pid_started=processes.start_ticks(child.pid),
+            pid=pid,
+            pid_started=processes.start_ticks(pid),
             started=time.time(),
         )
         self._keep(record)
-        self._children[container] = child
         return container
 
     def _emptiest_node(self) -> str:
@@ -187,32 +208,45 @@ class LocalCluster:
         for name, source_path in role.archives.items():
             _unpack(Path(source_path), folder / name)
 
-    def _launch(
-        self, container: str, role: str, node: str, folder: Path, env: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
-        full_env = {
-            # Shared by all local jobs, so that a job finds its kernels compiled.
-            "YARNPS_KERNEL_CACHE": str(self._folder.parent.parent / "kernels"),
+    def _environment(
+        self, container: str, role: str, node: str, env: Mapping[str, str]
+    ) -> dict[str, str]:
+        folder = str(self.folder_of(container))
+        return {
             **os.environ,
+            "PWD": folder,
             **self._roles.get(role, LocalRole()).env,
             **env,
             "YARNPS_APPLICATION": self.application,
             "YARNPS_CONTAINER": container,
             "YARNPS_NODE": node,
             "YARNPS_LOOKUP": f"file:{self._folder / 'published'}",
-            processes.MARK: str(folder),
-            "LOG_DIRS": str(folder),
+            processes.MARK: folder,
+            "LOG_DIRS": folder,
         }
+
+    async def _launch(self, container: str, folder: Path, env: Mapping[str, str]) -> int:
+        """Start the container's leader; its pid."""
+        if self._forks is not None:
+            try:
+                if pid := await self._forks.start(container, folder, env):
+                    return pid
+            except ForksLost as e:
+                log.warning("%s: processes are started one by one from now on", e)
+                self._forks = None
+                _kill(processes.marked(str(folder)))
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 ["/bin/sh", "-c", SHELL, "container", *self._command],
                 cwd=folder,
-                env=full_env,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
             )
+        self._children[container] = child
+        return child.pid
 
     def _keep(self, record: _Record) -> None:
         self._records[record.id] = record
@@ -285,16 +319,16 @@ class LocalCluster:
         while left := await asyncio.to_thread(processes.marked, folder):
             if time.monotonic() > deadline:
                 log.warning("killing what container %s left behind: %s", container, left)
-                for pid in left:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                _kill(left)
                 deadline = time.monotonic() + LEFTOVER_S
             await asyncio.sleep(WATCH_S)
 
     async def finish(self, state: FinalState, diagnostics: str) -> None:
         log.info("the application ends: %s %s", state, diagnostics)
-        for record in list(self._records.values()):
-            await self.release(record.id)
+        self._ending = True
+        async with self._starting:  # the one that is being started is on record then
+            for record in list(self._records.values()):
+                await self.release(record.id)
         await self._background_done()
 
     async def _background_done(self) -> None:
@@ -306,9 +340,13 @@ class LocalCluster:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._forks is not None:
+            self._forks.close()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
+        self._watch(asyncio.ensure_future(work))
+
+    def _watch(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -332,6 +370,12 @@ class LocalCluster:
 
     async def add_page(self, port: int, prefix: str) -> str:
         return f"http://127.0.0.1:{port}/{prefix}/"
+
+
+def _kill(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _unpack(archive: Path, folder: Path) -> None:

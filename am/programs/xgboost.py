@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from yarnps._threads import THREAD_COUNTS
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, Log, StartTracker, StopTracker, Tell
 from yarnps.am.config import Config
@@ -25,8 +26,6 @@ ROLE = "worker"
 # A tracker gives its workers up because one of them has died, mostly: that death is on its way, and
 # is the better reason.
 GIVEN_UP_S = 15.0
-
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class Xgboost(Programs):
@@ -106,7 +105,7 @@ class Xgboost(Programs):
     def _start_message(self, rank: int, host: str) -> pb.StartRole:
         config, role = self.config, self.config.worker
         assert self._tracker is not None
-        threads = dict.fromkeys(_THREADS, str(role.vcores))
+        threads = dict.fromkeys(THREAD_COUNTS, str(role.vcores))
         contract = environment(
             rank,
             role.instances,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from yarnps._threads import THREAD_COUNTS
 from yarnps.am.config import Config
 from yarnps.am.training.crew import RoleProcess
 from yarnps.am.training.cuts import NO_CUT, Manifest
@@ -78,8 +79,7 @@ def start_message(config: Config, role: str, processes: int) -> pb.StartRole:
     else:
         command = ["@python", "-m", "yarnps.worker"]
     threads = str(config.threads(role))
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    env = {name: threads for name in names if name not in spec.env}
+    env = {name: threads for name in THREAD_COUNTS if name not in spec.env}
     if role == "worker":
         env |= {name: str(size) for name, size in _KEPT_MEMORY.items() if name not in spec.env}
     env["YARNPS_MEMORY"] = str(spec.memory // max(1, processes))

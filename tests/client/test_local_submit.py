@@ -172,3 +172,27 @@ def test_bare_paths_are_this_machines(job: Path, monkeypatch: pytest.MonkeyPatch
     assert block.data.test == ("file:///abs/x",)
     assert block.model.path == "hdfs:///m"
     assert block.job_dir == f"file://{job.parent}/jobs/one"
+
+
+SCRIPT = "    script: python train.py\n"
+SERVER = "  server: {instances: 1, resources: {memory: 512 MiB, vcores: 1}}\n"
+TRAIN = "  train: {batch_rows: 10}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "packages"),
+    [
+        ({}, ["yarnps.server"]),
+        ({SCRIPT: "", TRAIN: "  app: fm\n"}, ["yarnps.server", "yarnps.worker", "yarnps.apps.fm"]),
+        ({SERVER: "", TRAIN: "  runtime: xgboost\n"}, []),
+    ],
+)
+def test_what_is_imported_once_for_all_processes(
+    job: Path, changes: dict[str, str], packages: list[str]
+) -> None:
+    """What the job's processes import; a script of the user's imports for itself."""
+    text = job.read_text()
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    job.write_text(text)
+    assert local.fork_packages(load(job, site=[])) == packages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -90,6 +91,12 @@ def kill(
     recovery(f"{role} {rank}'s {kind} killed", since, back(before))
 
 
+def how_started(run: LocalRun, container: str) -> str:
+    """What its agent says of the first role process."""
+    log = (run.job_folder / "containers" / container / "stderr").read_text()
+    return re.findall(r" (forked|started) server-0-0.log", log)[0]
+
+
 def test_workers_die(tmp_path: Path, made: Input) -> None:
     with LocalRun(tmp_path / "workers", block(made, tmp_path)) as run:
         run.brake.touch()
@@ -106,7 +113,9 @@ def test_servers_die(tmp_path: Path, made: Input) -> None:
         run.training()
         run.event("save")
         kill(run, "role", "server", 0, then="restarted in its container")
+        run.kill("forkserver")
         kill(run, "agent", "server", 1, then="a new container")
+        assert [how_started(run, f"server_{n}") for n in range(3)] == ["forked"] * 2 + ["started"]
         both = [run.kill("role", "server", rank) for rank in (0, 1)]
         for rank, before in enumerate(both):
             serving(run, rank)(before)

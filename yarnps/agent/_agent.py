@@ -22,6 +22,7 @@ from yarnps.agent._heartbeats import Heartbeats
 from yarnps.agent._link import Ends, Link, Lost, Said
 from yarnps.agent._role import RoleProcess
 from yarnps.agent._settings import Settings, own_python, without
+from yarnps.agent._understudy import Understudy
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import ChannelBroken
 from yarnps.protocol.identity import incarnation
@@ -45,8 +46,15 @@ FAREWELL_S = 2.0
 class Agent:
     """Holds a container's session with the ApplicationMaster and runs its role processes."""
 
-    def __init__(self, settings: Settings, folder: Path, version: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        version: str,
+        understudy: Understudy | None = None,
+    ) -> None:
         self._settings = settings
+        self._understudy = understudy
         self._folder = folder
         self._version = version
         self._selector = selectors.DefaultSelector()
@@ -85,6 +93,8 @@ class Agent:
             self._handle_inbox()
             self._reap()
             self._keep_time(time.monotonic())
+        if self._understudy is not None:
+            self._understudy.dismiss()
         log.info("the agent ends with status %d", self._exit)
         self._link.close(FAREWELL_S if self._exit != EXIT_TERMINATED else TERMINATED_GRACE_S)
         return self._exit
@@ -255,7 +265,9 @@ class Agent:
         }
         log_file = s.log_dir / f"{s.role}-{process}-{start}.log"
         try:
-            role = RoleProcess(who, own_python(self._plan.command), env, log_file, self._folder)
+            command, understudy = own_python(self._plan.command), self._understudy
+            self._understudy = None
+            role = RoleProcess(who, command, env, log_file, self._folder, understudy)
         except (OSError, IndexError) as e:
             text = f"the role could not be started: {' '.join(self._plan.command)}: {e}"
             log.error(text)
@@ -267,7 +279,8 @@ class Agent:
                 )
             )
             return
-        log.info("started %s (pid %d)", log_file.name, role.pid)
+        how = "forked" if role.process is understudy else "started"
+        log.info("%s %s (pid %d)", how, log_file.name, role.pid)
         self._guard.watch(role.pid)
         self._roles[process] = role
         self._roles_changed()

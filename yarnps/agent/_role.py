@@ -10,9 +10,13 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import CHANNEL_FD, ChannelBroken, Decoder, frame
+
+if TYPE_CHECKING:
+    from yarnps.agent._understudy import Understudy
 
 TAIL_BYTES = 8192
 TAIL_LINES = 40
@@ -25,7 +29,7 @@ class RoleProcess:
     """A started process with its end of the socket pair.
 
     Its standard output and error go to one file, ``<role>-<process>-<start>.log``, so that they
-    keep their order.
+    keep their order. A process that waits for a part already is taken where it suits.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class RoleProcess:
         env: Mapping[str, str],
         log_file: Path,
         folder: Path,
+        understudy: Understudy | None = None,
     ) -> None:
         self.incarnation = incarnation
         self.log_file = log_file
@@ -48,16 +53,12 @@ class RoleProcess:
         ours, theirs = socket.socketpair()
         try:
             with theirs, log_file.open("ab") as output:
-                self.process = subprocess.Popen(
-                    command,
-                    cwd=folder,
-                    env={**env, CHANNEL_FD: str(theirs.fileno())},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
+                self.process: subprocess.Popen[bytes] | Understudy
+                ends = (output.fileno(), theirs.fileno())
+                if understudy is not None and understudy.take(command, env, folder, *ends):
+                    self.process = understudy
+                else:
+                    self.process = _new_process(command, env, folder, *ends)
         except OSError:
             ours.close()
             raise
@@ -149,6 +150,21 @@ class RoleProcess:
 
     def output_tail(self) -> str:
         return tail(self.log_file)
+
+
+def _new_process(
+    command: Sequence[str], env: Mapping[str, str], folder: Path, output: int, channel: int
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**env, CHANNEL_FD: str(channel)},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        pass_fds=[channel],
+        start_new_session=True,
+    )
 
 
 def tail(path: Path) -> str:

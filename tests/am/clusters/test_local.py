@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from yarnps._errors import ClusterError
+from yarnps.am.clusters import _forks
 from yarnps.am.clusters import _processes as processes
 from yarnps.am.clusters.base import AM_KEY, ContainerInfo
 from yarnps.am.clusters.local import LocalCluster, LocalRole
@@ -244,3 +248,50 @@ async def test_finish_leaves_nothing(tmp_path: Path) -> None:
     await cluster.finish("SUCCEEDED", "")
     assert [processes.marked(f) for f in folders] == [[], [], []]
     assert {c.state for c in await cluster.containers()} == {"ended"}
+
+
+@pytest.mark.parametrize("silent", [True, False])
+async def test_a_fork_server_that_is_lost_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool
+) -> None:
+    """Whether it has ended or does not answer: then it is ended, for it still might."""
+    monkeypatch.setattr(_forks, "ANSWER_LIMIT_S", 0.05)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if not silent:
+        theirs.close()
+    with theirs, subprocess.Popen(["sleep", "600"]) as server:
+        cluster = cluster_in(tmp_path, forks=_forks.Forks(ours, server.pid))
+        await cluster.open()
+        env = {"WHAT": "exit", "CODE": "3"}
+        ids = await asyncio.gather(*(cluster.request("worker", env) for _ in range(2)))
+        assert ids == ["worker_0", "worker_1"]
+        assert [(await ended(cluster, c)).exit_message[-2:] for c in ids] == ["3."] * 2
+        assert server.wait(LIMIT_S) == -signal.SIGKILL
+        await cluster.close()
+
+
+async def test_a_container_that_is_being_started_ends_with_the_application(tmp_path: Path) -> None:
+    """Nobody waits for it any more when the fork server answers."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    loop = asyncio.get_running_loop()
+    theirs.setblocking(False)
+    sleep = ["sleep", "600"]
+    with theirs, subprocess.Popen(sleep) as server:
+        cluster = cluster_in(tmp_path, forks=_forks.Forks(ours, server.pid))
+        await cluster.open()
+        asked = asyncio.ensure_future(cluster.request("worker", {}))
+        container, folder, _ = json.loads(await loop.sock_recv(theirs, 1 << 20))
+        asked.cancel()
+        late = asyncio.ensure_future(cluster.request("worker", {}))
+        finish = asyncio.ensure_future(cluster.finish("KILLED", ""))
+        await asyncio.sleep(0)
+        assert not finish.done()
+        with subprocess.Popen(sleep, cwd=folder, start_new_session=True) as leader:
+            await loop.sock_sendall(theirs, json.dumps([container, leader.pid, ""]).encode())
+            await asyncio.wait_for(finish, LIMIT_S)
+            assert leader.wait(LIMIT_S) == -signal.SIGTERM
+        with pytest.raises(ClusterError, match="is ending"):
+            await late
+        assert asked.cancelled()
+        await cluster.close()
+        assert server.wait(LIMIT_S) == -signal.SIGKILL
