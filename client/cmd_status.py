@@ -15,7 +15,9 @@ from yarnps.client.follow import event_line, report_line
 from yarnps.client.output import OUTPUT, clock, count, duration, print_json, size, table
 
 if TYPE_CHECKING:
-    from yarnps.status import Status
+    from collections.abc import Sequence
+
+    from yarnps.status import Process, Status
 
 EVENTS_SHOWN = 10
 GONE = "The job's ApplicationMaster is gone, and left no word on how it ended."
@@ -106,10 +108,20 @@ _OF_NATIVE = ("progress", "model")
 
 def describe(status: Status, *, live: bool) -> str:
     """The status document as text."""
-    p = status.progress
     lines = [status.sentence]
     if status.outcome is not None and status.outcome.traceback:
         lines += ["", status.outcome.traceback.rstrip()]
+    lines += ["", *(f"{name + ':':<15}{value}" for name, value in _facts(status))]
+    if status.processes and live:
+        lines += ["", _process_table(status.processes)]
+    if status.events:
+        lines += ["", *(event_line(e) for e in status.events[-EVENTS_SHOWN:])]
+    return "\n".join(lines)
+
+
+def _facts(status: Status) -> list[tuple[str, str]]:
+    """The job in figures, each with its name."""
+    p = status.progress
     facts = [
         ("job", f"{status.application} ({status.name}), {status.state.lower()}"),
         ("user", f"{status.user}, queue {status.queue or '-'}"),
@@ -133,26 +145,15 @@ def describe(status: Status, *, live: bool) -> str:
                 facts.append((f"table {kept.name}", f"{kept.losses} on server {process.rank}"))
     if status.restarts or status.am_restarts:
         facts.append(("restarts", f"{status.restarts} of roles, {status.am_restarts} of the AM"))
-    lines += ["", *(f"{name + ':':<15}{value}" for name, value in facts)]
-    if status.processes and live:
-        header = (
-            "ROLE",
-            "RANK",
-            "STATE",
-            "NODE",
-            "CONTAINER",
-            "START",
-            "MEMORY",
-            "ROWS/S",
-            "WAITED",
-            "NOTE",
-        )
-        rows = [
-            (x.role, x.rank, x.state, x.node, x.container, x.incarnation, size(x.memory),
-             count(x.rows_per_s or 0), "" if x.idle_s is None else duration(x.idle_s), x.note)
-            for x in status.processes
-        ]  # fmt: skip
-        lines += ["", table(header, rows)]
-    if status.events:
-        lines += ["", *(event_line(e) for e in status.events[-EVENTS_SHOWN:])]
-    return "\n".join(lines)
+    return facts
+
+
+def _process_table(processes: Sequence[Process]) -> str:
+    header = ("ROLE", "RANK", "STATE", "NODE", "CONTAINER", "START", "MEMORY", "ROWS/S", "WAITED",
+              "NOTE")  # fmt: skip
+    rows = [
+        (x.role, x.rank, x.state, x.node, x.container, x.incarnation, size(x.memory),
+         count(x.rows_per_s or 0), "" if x.idle_s is None else duration(x.idle_s), x.note)
+        for x in processes
+    ]  # fmt: skip
+    return table(header, rows)

@@ -51,9 +51,6 @@ def build(
     ledger, saver = course.ledger, course.saver
     progress = ledger.summary(now) if ledger else Progress(epochs=config.block.train.epochs)
     rows = processes(machine, telemetry, now)
-    best = next(
-        (r.metrics for r in course.history.results if r.epoch == course.history.best_saved), {}
-    )
     status = Status(
         application=config.application,
         name=config.job.name,
@@ -73,7 +70,7 @@ def build(
         app=config.block.app or "",
         progress=progress,
         metrics=dict(course.results.newest),
-        best=dict(best),
+        best=course.history.best_metrics(),
         curves=course.results.curves(),
         rate=telemetry.rate_points(),
         processes=rows,

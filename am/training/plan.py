@@ -213,6 +213,11 @@ class History:
         self.results = [r for r in self.results if r.epoch < epoch]
         self.results.append(EpochResult(epoch, dict(metrics)))
 
+    def best_metrics(self) -> dict[str, float]:
+        """Of the model that is kept as the best; empty where there is none."""
+        kept = (r.metrics for r in self.results if r.epoch == self.best_saved)
+        return dict(next(kept, {}))
+
     def back_to(self, epoch: int, train_done: bool) -> None:
         """The ledger went back to a cut in this epoch: forget what came after it.
 
