@@ -28,8 +28,9 @@ def connect(job: Job, folder: Path) -> Cluster:
 
 
 def _local(job: Job, folder: Path) -> Cluster:
+    from yarnps.am.clusters._folders import LocalRole
     from yarnps.am.clusters._forks import Forks
-    from yarnps.am.clusters.local import LocalCluster, LocalRole
+    from yarnps.am.clusters.local import LocalCluster
 
     roles = {}
     for name, role in job.roles.items():

@@ -19,15 +19,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from yarnps._errors import ClusterError
+from yarnps.am.clusters import _folders as folders
 from yarnps.am.clusters import _processes as processes
+from yarnps.am.clusters._folders import LocalRole
 from yarnps.am.clusters._forks import Forks, ForksLost
 from yarnps.am.clusters.base import RETRY_SUFFIX, ContainerInfo, FinalState
 
@@ -38,36 +39,10 @@ GRACE_S = 3.0
 # Role processes see the end of their agent at once; what is left after this is killed.
 LEFTOVER_S = 1.0
 WATCH_S = 0.05
-TAIL_BYTES = 8192
+# A process that hangs in the system (a file server that is away) cannot even be killed.
+END_LIMIT_S = 30.0
 
-CERTIFICATE = (".skein.crt", ".skein.pem")
 RECORD = "container.json"
-EXIT_CODE = "exit_code"
-
-# `trap :` and not `trap ''`: the shell must outlive a SIGTERM to its group, the agent must get it.
-SHELL = (
-    'trap : TERM INT HUP; "$@"; code=$?; '
-    f"echo $code > {EXIT_CODE}.new && mv {EXIT_CODE}.new {EXIT_CODE}"
-)
-
-
-@dataclass(frozen=True)
-class LocalRole:
-    """What a role's containers get besides the ApplicationMaster's environment.
-
-    Attributes
-    ----------
-    env
-        Environment variables.
-    files
-        Name in the container's folder -> path on this machine, linked.
-    archives
-        Name in the container's folder -> path of an archive, unpacked into a folder of that name.
-    """
-
-    env: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
-    archives: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,7 +148,7 @@ class LocalCluster:
         node = self._emptiest_node()
         try:
             folder.mkdir(parents=True)
-            self._furnish(folder, self._roles.get(role, LocalRole()))
+            folders.furnish(folder, self._roles.get(role, LocalRole()), self._certificate)
             pid = await self._launch(
                 container, folder, self._environment(container, role, node, env)
             )
@@ -196,17 +171,6 @@ class LocalCluster:
     def _emptiest_node(self) -> str:
         alive = [r.node for r in self._records.values() if r.id not in self._ended]
         return min(self._nodes, key=lambda node: (alive.count(node), node))
-
-    def _furnish(self, folder: Path, role: LocalRole) -> None:
-        for name in CERTIFICATE:
-            source = self._certificate / name
-            if source.exists():
-                shutil.copyfile(source, folder / name)
-                (folder / name).chmod(0o600)
-        for name, source_path in role.files.items():
-            (folder / name).symlink_to(Path(source_path).absolute())
-        for name, source_path in role.archives.items():
-            _unpack(Path(source_path), folder / name)
 
     def _environment(
         self, container: str, role: str, node: str, env: Mapping[str, str]
@@ -237,7 +201,7 @@ class LocalCluster:
                 _kill(processes.marked(str(folder)))
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             child = subprocess.Popen(
-                ["/bin/sh", "-c", SHELL, "container", *self._command],
+                ["/bin/sh", "-c", folders.SHELL, "container", *self._command],
                 cwd=folder,
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -278,16 +242,15 @@ class LocalCluster:
             child.poll()  # else it stays a zombie
         if processes.alive(record.pid, record.pid_started):
             return info
-        info = replace(
-            info, state="ended", ended=time.time(), exit_message=_exit_message(folder, record)
-        )
+        message = folders.exit_message(folder, released=record.released)
+        info = replace(info, state="ended", ended=time.time(), exit_message=message)
         self._ended[record.id] = info
         self._in_background(self._sweep(record.id))
         return info
 
     async def output(self, container: str) -> str:
         folder = self.folder_of(container)
-        return "".join(_tail(folder / name) for name in ("stdout", "stderr"))
+        return "".join(folders.tail(folder / name) for name in ("stdout", "stderr"))
 
     # ------------------------------------------------------------------ ending
 
@@ -332,9 +295,13 @@ class LocalCluster:
         await self._background_done()
 
     async def _background_done(self) -> None:
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        deadline = time.monotonic() + END_LIMIT_S
+        while self._tasks and time.monotonic() < deadline:
+            await asyncio.wait(self._tasks, timeout=WATCH_S)
             await asyncio.sleep(0)  # the tasks' own done callbacks
+        if self._tasks:
+            left = [r.id for r in self._records.values() if self._look(r).state != "ended"]
+            log.error("not ended within %.0f s, and left alone: %s", END_LIMIT_S, left)
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -376,31 +343,3 @@ def _kill(pids: Sequence[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    # Where this Python knows the filter, members may not lead out of the folder.
-    tar = ".tar" in archive.suffixes or archive.suffix == ".tgz"
-    if tar and hasattr(tarfile, "data_filter"):
-        shutil.unpack_archive(archive, folder, filter="data")
-    else:
-        shutil.unpack_archive(archive, folder)
-
-
-def _tail(path: Path) -> str:
-    if not path.exists():
-        return ""
-    with path.open("rb") as f:
-        f.seek(max(0, f.seek(0, os.SEEK_END) - TAIL_BYTES))
-        return f.read().decode(errors="replace")
-
-
-def _exit_message(folder: Path, record: _Record) -> str:
-    """Say how a container ended, in YARN's words."""
-    path = folder / EXIT_CODE
-    code = path.read_text().strip() if path.exists() else "137"
-    if record.released:
-        return f"Container killed by the ApplicationMaster. Exit code is {code}"
-    if code == "0":
-        return ""
-    return f"Container exited with a non-zero exit code {code}."

@@ -19,8 +19,9 @@ import pytest_asyncio
 from yarnps._errors import ClusterError
 from yarnps.am.clusters import _forks
 from yarnps.am.clusters import _processes as processes
+from yarnps.am.clusters._folders import LocalRole
 from yarnps.am.clusters.base import AM_KEY, ContainerInfo
-from yarnps.am.clusters.local import LocalCluster, LocalRole
+from yarnps.am.clusters.local import LocalCluster
 
 LIMIT_S = 15
 
@@ -248,6 +249,23 @@ async def test_finish_leaves_nothing(tmp_path: Path) -> None:
     await cluster.finish("SUCCEEDED", "")
     assert [processes.marked(f) for f in folders] == [[], [], []]
     assert {c.state for c in await cluster.containers()} == {"ended"}
+
+
+async def test_what_cannot_be_killed_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("yarnps.am.clusters.local.END_LIMIT_S", 0.2)
+    monkeypatch.setattr("yarnps.am.clusters.local.GRACE_S", 0.05)
+    cluster = cluster_in(tmp_path)
+    await cluster.open()
+    container = await start(cluster, "waits")
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "signal_group", lambda *_: None)
+        await asyncio.wait_for(cluster.finish("FAILED", ""), LIMIT_S)
+    assert f"left alone: ['{container}']" in caplog.text
+    os.killpg(cluster._records[container].pid, signal.SIGKILL)
+    await ended(cluster, container)
+    await cluster.close()
 
 
 @pytest.mark.parametrize("silent", [True, False])
