@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from yarnps.am.resources import roster
+from yarnps.am.clusters.base import ContainerInfo
+from yarnps.am.resources import decode, roster
 from yarnps.am.resources.deaths import Deaths
 from yarnps.am.resources.decisions import (
     Decision,
@@ -15,7 +16,7 @@ from yarnps.am.resources.decisions import (
     StopProcess,
     Up,
 )
-from yarnps.am.resources.decode import Ending
+from yarnps.am.resources.decode import Ending, Memory
 from yarnps.am.resources.hearing import Hearing
 from yarnps.am.resources.ranks import ProcessState, Rank
 from yarnps.am.resources.requests import Requests
@@ -119,6 +120,24 @@ class Lives:
             return [*out, self._requests.ask(rank)]
         rank.wait(now + rank.budget.delay_s, ending.text)
         return out
+
+    def container_ended(
+        self, rank: Rank, info: ContainerInfo, memory: Memory, tail: str, now: float
+    ) -> list[Decision]:
+        """The cluster says that a rank's container has ended."""
+        if rank.ended:
+            self._hearing.drop(rank.container)
+            self._requests.ended(rank)
+            return []
+        ending = decode.container_ended(info.exit_message, memory, tail)
+        reported = next((state for state in rank.processes.values() if state.error), None)
+        if reported is not None and ending.cause in (Cause.EXIT, Cause.UNKNOWN):
+            ending = decode.program_failed(
+                reported.error, reported.traceback, user_error=reported.user_error
+            )
+        elif not rank.processes and ending.cause in (Cause.EXIT, Cause.UNKNOWN):
+            ending = self._deaths.before_start(rank, ending)
+        return self.lose(rank, ending, now, ended=True)
 
     def died_in_place(
         self, rank: Rank, exited: pb.RoleExited, ending: Ending, now: float

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from yarnps.am.clusters.base import ContainerInfo
-from yarnps.am.resources import decode, roster
+from yarnps.am.resources import roster
 from yarnps.am.resources.budget import Budget
 from yarnps.am.resources.deaths import Deaths
 from yarnps.am.resources.decisions import (
@@ -158,7 +158,7 @@ class Members:
         rank.node = info.node or rank.node
         if info.state == "ended":
             memory = Memory(self._memory_limit(rank), peak)
-            return self._container_ended(rank, info, memory, tail, now)
+            return self._lives.container_ended(rank, info, memory, tail, now)
         if info.state != "running" or rank.phase != "asked":
             return []
         if self._deaths.nodes.give_back(rank.name, rank.node):
@@ -388,20 +388,3 @@ class Members:
     def _memory_limit(self, rank: Rank) -> int | None:
         plan = self.plans[rank.role]
         return plan.retry_memory if rank.bigger else plan.memory
-
-    def _container_ended(
-        self, rank: Rank, info: ContainerInfo, memory: Memory, tail: str, now: float
-    ) -> list[Decision]:
-        if rank.ended:
-            self._hearing.drop(rank.container)
-            self._requests.ended(rank)
-            return []
-        ending = decode.container_ended(info.exit_message, memory, tail)
-        reported = next((state for state in rank.processes.values() if state.error), None)
-        if reported is not None and ending.cause in (Cause.EXIT, Cause.UNKNOWN):
-            ending = decode.program_failed(
-                reported.error, reported.traceback, user_error=reported.user_error
-            )
-        elif not rank.processes and ending.cause in (Cause.EXIT, Cause.UNKNOWN):
-            ending = self._deaths.before_start(rank, ending)
-        return self._lives.lose(rank, ending, now, ended=True)
