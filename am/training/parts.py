@@ -267,8 +267,11 @@ class PartLedger(Ledger):
         """The snapshot that goes with what the servers have saved, each at the same step.
 
         Where parts may be late, servers differ in what they have of one: the least counts, and
-        the others drop what they have already.
+        the others drop what they have already. Servers that have heard nothing of this epoch yet
+        save at the last one's end: then it is at its beginning.
         """
+        if any(at.epoch < self.epoch for at in saved):
+            saved = [pb.StepsAt(epoch=self.epoch, parts=[pb.PartAt()] * len(self._parts))]
         data = self.snapshot()
         state = bytearray(data["state"].encode())
         partial: dict[int, Position] = {}

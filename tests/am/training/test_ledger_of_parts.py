@@ -191,6 +191,20 @@ def test_where_servers_differ_the_least_counts() -> None:
     assert (grant.batches, grant.step, ledger.rows) == (2, 5, 20)
 
 
+def test_servers_that_have_not_heard_of_the_epoch_save_at_its_beginning() -> None:
+    ledger = begun(6, parts=2)
+    over_with = [
+        {number: Place(2, 20) for number, _ in enumerate(stream)} for stream in ledger.streams
+    ]
+    first = at(ledger, over_with, 6, True)
+    ledger.begin(2, "train")
+    ledger.lease_parts(1, "n0", 0)
+    ledger.restore_cut(json.loads(json.dumps(ledger.at_steps([first, first]))))
+    assert (ledger.epoch, ledger.rows, ledger.splits_done) == (2, 0, 0)
+    again = ledger.lease_parts(1, "n0", 0)
+    assert [(g.batches, g.step, len(g.splits)) for g in again] == [(0, 0, 3), (0, 0, 3)]
+
+
 # ---------------------------------------------------------------- a job in miniature
 
 
@@ -248,7 +262,8 @@ class World:
         self.next_worker = 0
         self.cut: tuple[Any, list[Any]] | None = None
         self.now = 0.0
-        self.rollbacks = 0
+        self.early = False  # the cut was taken before servers had heard of its epoch
+        self.rollbacks = self.back_early = 0
         for _ in range(3):
             self.join()
 
@@ -283,6 +298,8 @@ class World:
         begun = self.ledger.epoch > 0
         if not begun or (self.ledger.phase_done and self.ledger.epoch < self.EPOCHS):
             self.ledger.begin(self.ledger.epoch + 1, "train")
+            if chaos and self.random.random() < 0.5:
+                self.save()  # before any server has heard of the epoch
 
     @property
     def through(self) -> bool:
@@ -378,10 +395,10 @@ class World:
                 break
             self.work(self.random.choice(list(self.workers)))
         assert all(server.steps.at_limit for server in self.servers), "the step is never reached"
-        if target[0] == self.ledger.epoch:
-            ledger = self.ledger.at_steps([server.steps.positions() for server in self.servers])
-            saved = [(s.steps.snapshot(), s.applied.copy()) for s in self.servers]
-            self.cut = json.loads(json.dumps(ledger)), saved
+        ledger = self.ledger.at_steps([server.steps.positions() for server in self.servers])
+        saved = [(s.steps.snapshot(), s.applied.copy()) for s in self.servers]
+        self.cut = json.loads(json.dumps(ledger)), saved
+        self.early = target[0] < self.ledger.epoch
         for server in self.servers:
             server.steps.go_on()
             while server.steps.closable:
@@ -390,6 +407,7 @@ class World:
     def lose_server(self) -> None:
         """A rollback: all servers and the ledger go back to the cut."""
         self.rollbacks += 1
+        self.back_early += self.early
         ledger, saved = self.cut or (self.begin, [])
         self.servers = [self.new_server() for _ in range(self.SERVERS)]
         for server, (steps, applied) in zip(self.servers, saved, strict=False):
@@ -398,6 +416,15 @@ class World:
         self.ledger.restore_cut(ledger)
         for parts in self.workers.values():
             parts.clear()
+
+
+def test_some_cuts_are_taken_before_servers_have_heard_of_the_epoch() -> None:
+    """The jobs in miniature go back to such cuts, too."""
+    worlds = [World(seed) for seed in range(10)]
+    for world in worlds:
+        for _ in range(1500):
+            world.step(chaos=True)
+    assert sum(world.back_early for world in worlds) >= 3
 
 
 @pytest.mark.parametrize("seed", range(30))
