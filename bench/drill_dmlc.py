@@ -190,6 +190,7 @@ def report(lines: Sequence[dict[str, Any]], cluster: str) -> str:
     return "\n".join(
         [
             "# Drill of MXNet jobs",
+            "",
             f"Revision {revisions}, cluster {cluster}, {time.strftime('%Y-%m-%d %H:%M')} UTC, "
             f"{os.cpu_count()} cores. {len(lines) - wrong} of {len(lines)} runs right; in {harmed} "
             "of them a process was killed with SIGKILL. Again: `python -m bench.drill_dmlc "
