@@ -1,7 +1,8 @@
 """word2vec beside gensim on real English: speed in one run, or quality over seeds.
 
 ``python -m bench.word2vec speed [--files N] [--repeats R] [--algorithm skipgram|cbow]``
-``python -m bench.word2vec quality [--seeds 1,2,3,4,5] [--epochs E] [--algorithm …] [--folder DIR]``
+``python -m bench.word2vec quality [--seeds 1,2,3,4,5] [--epochs E] [--algorithm …] [--folder DIR]
+[--unmixed]``
 
 The text is that of `specs/english_data.py`, made when it is not there: 14 M words in 8 files. Both
 sides have the same settings: dim 100, window 5, 5 negative samples, min count 5, sample 1e-3.
@@ -17,7 +18,8 @@ Prints lines ``name value unit``: medians, their spread (highest over lowest), t
 Gensim has one thread for this: of n threads on a `corpus_file` each lets its learning rate fall by
 its own words only, so not to `min_alpha`, and the settings would not be the same. It learns the
 text as it is, and (`gensim_mixed`) its lines in a random order, as a job mixes its input when it
-is not told otherwise. Vectors are kept in the folder: a run that was ended goes on.
+is not told otherwise; with `--unmixed` our job goes through the text as it is, too. Vectors are
+kept in the folder: a run that was ended goes on.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ services:
 yarnps:
   app: word2vec
   params: {params}
-  data: {{train: [{train}], format: text, split_size: 1 MiB}}
+  data: {{train: [{train}], format: text, split_size: 1 MiB, shuffle: {shuffle}}}
   train: {{epochs: {epochs}, batch_rows: {batch_rows}, seed: {seed}}}
   model: {{path: {model}, overwrite: true}}
 """
@@ -83,6 +85,7 @@ class Task:
     algorithm: str
     epochs: int
     seed: int = 1
+    mixed: bool = True  # by our job
 
     @property
     def words(self) -> int:
@@ -147,6 +150,7 @@ def run_ours(
             epochs=task.epochs,
             batch_rows=batch_rows,
             seed=task.seed,
+            shuffle=json.dumps({"splits": task.mixed, "buffer": 10_000 if task.mixed else 0}),
             model=model,
         )
     )
@@ -187,16 +191,16 @@ def quality(options: argparse.Namespace, folder: Path) -> None:
     """All three for each seed; prints the metrics, then how far the means are apart."""
     found: dict[str, list[dict[str, float]]] = {}
     for seed in options.seeds:
-        task = Task(text_files()[: options.files], options.algorithm, options.epochs, seed)
+        files, mixed = text_files()[: options.files], not options.unmixed
+        task = Task(files, options.algorithm, options.epochs, seed, mixed)
         name = f"{task.algorithm}-{task.epochs}-{len(task.files)}-{seed}"
-        sides = {
-            "gensim": folder / f"gensim-{name}.bin",
-            "gensim_mixed": folder / f"mixed-{name}.bin",
-        }
+        sides = {"gensim": folder / f"gensim-{name}.bin"}
+        if mixed:
+            sides["gensim_mixed"] = folder / f"mixed-{name}.bin"
         for side, path in sides.items():
             if not path.exists():
                 run_peer(task, folder, path, threads=1, mixed=side == "gensim_mixed")
-        sides["word2vec"] = folder / f"yarnps-{name}"
+        sides["word2vec"] = folder / f"yarnps-{'' if mixed else 'unmixed-'}{name}"
         if not (sides["word2vec"] / "manifest.json").exists():
             run_ours(task, folder, sides["word2vec"], batch_rows=options.batch_rows)
         for side, path in sides.items():
@@ -259,6 +263,7 @@ def main() -> int:
     parser.add_argument("--batch-rows", type=int, default=4096)
     parser.add_argument("--seeds", type=lambda text: [int(n) for n in text.split(",")])
     parser.add_argument("--folder", type=Path, help="keeps vectors")
+    parser.add_argument("--unmixed", action="store_true", help="our job, too")
     options = parser.parse_args()
     options.seeds = options.seeds or [1, 2, 3, 4, 5]
     with tempfile.TemporaryDirectory(prefix="yarnps-word2vec-") as temporary:
