@@ -293,3 +293,34 @@ def test_a_small_pull_in_a_batch_says_where_the_batch_is(
     monkeypatch.setattr(table._batches, "now", None)
     table.pull([1]).wait()
     assert [kind.header.batch for kind in kinds] == [3, 4, 0]
+
+
+def test_settling_waits_for_what_nobody_has_waited_for(world: World) -> None:
+    table = world.table("unasked", Add())
+    for key in range(200):
+        table.push([key % 10], [1.0])
+    world.client.settle()
+    assert world.client.outstanding == 0
+    assert table.pull(list(range(10))).wait().tolist() == [20.0] * 10
+
+
+@pytest.mark.parametrize("calls", [1, 40])
+def test_a_refusal_that_nobody_has_heard_of_is_told_in_the_end(
+    tmp_path_factory: Any, calls: int
+) -> None:
+    with client_of_servers(tmp_path_factory.mktemp("unheard"), 1) as client:
+        table = World(client).table("unheard", Add())
+        for number in range(calls):
+            table.push([number], [np.nan if number == calls // 2 else 1.0])
+        with pytest.raises(ServerRefused, match="push to table unheard"):
+            client.settle()
+
+
+def test_a_refusal_that_was_heard_is_not_told_again(tmp_path_factory: Any) -> None:
+    with client_of_servers(tmp_path_factory.mktemp("heard"), 1) as client:
+        table = World(client).table("heard", Add())
+        futures = [table.push([number], [np.nan]) for number in range(3)]
+        for future in futures:
+            with pytest.raises(ServerRefused):
+                future.wait()
+        client.settle()

@@ -55,3 +55,22 @@ def test_every_row_counts_once_in_every_epoch(tmp_path: Path) -> None:
     assert model_of(tmp_path / "model", "yarnps.rows") == counts
     assert model_of(tmp_path / "model", "ones") == expected_ones(1000, 4, 2)
     assert np.isclose(sum(counts.values()), 8000)
+
+
+LAST_WORDS = """
+table = job.sparse("last", dtype="float64", optimizer=yarnps.Add())
+for batch in job.data():
+    with batch:
+        pass
+for number in range(300):
+    table.push([number % 30], [1.0])
+"""
+
+
+def test_the_last_pushes_of_a_program_are_made_before_it_is_through(tmp_path: Path) -> None:
+    """Nobody waits for them: the program's end does."""
+    block = {"data": {"train": write_input(tmp_path / "in", 1, 100)}, "train": {"epochs": 1}}
+    with playing(tmp_path, block, LAST_WORDS, workers=1) as player:
+        player.finish()
+        player.export(tmp_path / "model", tables=["last"])
+    assert model_of(tmp_path / "model", "last") == dict.fromkeys(range(30), 10.0)

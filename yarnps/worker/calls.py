@@ -32,6 +32,8 @@ class Call:
         Where a pull's answer goes: sparse (keys, dim), dense (elements,).
     lease
         The lease of the batch that the call belongs to.
+    heeded
+        How it ends is known to somebody, or will be.
     """
 
     header: Header
@@ -42,6 +44,7 @@ class Call:
     on_reply: Callable[[Message], None] | None = None
     left: int = 0
     error: YarnpsError | None = None
+    heeded: bool = False
 
     @property
     def done(self) -> bool:

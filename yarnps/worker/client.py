@@ -44,6 +44,10 @@ WINDOW_REQUESTS = 4096
 # A wait looks at limits and revoked leases this often, whatever else happens.
 _TICK_S = 0.1
 
+# What must not fail without anybody hearing of it.
+_CHANGES = (Op.PUSH, Op.PUSH_PULL, Op.ASSIGN, Op.CLEAR, Op.CALL)
+_UNHEEDED = 16  # one of them is told
+
 # A server that is behind (a generation, a route) is asked again after this long.
 _RETRY_S = 0.1
 
@@ -72,6 +76,7 @@ class Client:
         self._next_tick = 0.0
         self._tables: dict[str, TableSpec] = {}
         self._delayed: list[tuple[float, Connection, Request]] = []
+        self._unheeded: list[Call] = []  # changes that were refused, and nobody has waited for
         self.sharing = Sharing(self)
         self.broken: YarnpsError | None = None
         self.clock: int | None = None
@@ -158,6 +163,7 @@ class Client:
         YarnpsError
             What the call failed with.
         """
+        call.heeded = True
         if not call.done:
             begun = time.monotonic()
             with self.idle, self.lock:
@@ -173,6 +179,22 @@ class Client:
                         call.fail(refusals.revoked(call))
         if call.error is not None:
             raise call.error
+
+    def settle(self) -> None:
+        """Return when everything is answered, also what nobody has waited for.
+
+        Raises
+        ------
+        YarnpsError
+            A change was refused, or not answered in time, and nobody has heard of it.
+        """
+        with self.idle, self.lock:
+            self.sharing.flush()
+            while self.outstanding:
+                self.pump(_TICK_S)
+            for call in self._unheeded:
+                if not call.heeded and call.error is not None:
+                    raise call.error
 
     def pump(self, seconds: float) -> None:
         """Receive what is there, waiting up to `seconds` for the first."""
@@ -270,8 +292,7 @@ class Client:
                 self._greet(connection)
                 self._send(connection, request)
         elif header.op == Op.ERROR:
-            self._connections.forget(request.call)
-            request.call.fail(refusals.refused(connection, request.call.what, message))
+            self._fail(request.call, refusals.refused(connection, request.call.what, message))
 
     def _connection_answered(self, connection: Connection, message: Message) -> None:
         """The answer to HELLO, or to the opening of a table after a restart.
@@ -283,6 +304,13 @@ class Client:
         refused = header.op == Op.ERROR and header.code != wire.Code.HELLO_FIRST
         if refused and self.broken is None:
             self.broken = refusals.refused(connection, "hello", message)
+
+    def _fail(self, call: Call, error: YarnpsError) -> None:
+        self._connections.forget(call)
+        call.fail(error)
+        first_ones = len(self._unheeded) < _UNHEEDED
+        if first_ones and not call.heeded and call.header.op in _CHANGES:
+            self._unheeded.append(call)
 
     def _lease_is_void(self, call: Call) -> None:
         if call.lease is not None:
@@ -356,9 +384,7 @@ class Client:
         for connection in self._connections.values():
             late = [r for r in connection.pending.values() if now - r.since >= self._limit]
             for request in late:
-                error = refusals.silent(connection, request, now)
-                self._connections.forget(request.call)
-                request.call.fail(error)
+                self._fail(request.call, refusals.silent(connection, request, now))
             if late and connection.up:
                 # What it has not taken would be kept for nobody.
                 connection.close("it does not answer")

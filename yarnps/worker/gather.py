@@ -253,6 +253,7 @@ class Sharing:
         self._latest = time.monotonic()
         if not isinstance(shared.error, ServerRefused) or shared.calls == 1:
             return
+        shared.heeded = True
         (keys, values), out, kind = shared.rows(), shared.out, shared.kind
         firsts = shared.firsts()
         for first, end in pairwise(firsts):

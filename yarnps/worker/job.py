@@ -378,6 +378,12 @@ class Job:
         if self._finished or self._told_failure or self._loop is None or not self._loop.ended:
             return
         self._finished = True
+        try:
+            self._client.settle()
+        except YarnpsError as error:
+            log.error("what nobody has waited for has failed: %s", error)
+            self.fail(error)
+            return
         self._link.send(pb.FromRole(finished=pb.Finished()))
 
     def fail(self, error: BaseException) -> None:
