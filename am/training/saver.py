@@ -192,11 +192,13 @@ class Saver:
         message = pb.ToRole(cut_durable=pb.CutDurable(cut=number, done=done))
         out: list[Action] = list(self._crew.tell_all("server", message))
         size = sum(f.bytes for f in {f.name: f for f in manifest.files}.values())
+        rows = sum(manifest.ledger["rows_of_epoch"])
         text = (
             f"checkpoint {number} ({begun.reason}) is in place: "
-            f"{size:,} bytes, {now - manifest.time:.1f} s"
+            f"{rows:,} rows, {size:,} bytes, {now - manifest.time:.1f} s"
         )
-        out.append(Log("save", text, data={"cut": number, "bytes": size, "reason": begun.reason}))
+        data = {"cut": number, "bytes": size, "reason": begun.reason, "rows": rows}
+        out.append(Log("save", text, data=data))
         if durable.delete:
             out.append(DeleteCuts(tuple(c.number for c in durable.delete)))
         return out

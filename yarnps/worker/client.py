@@ -181,7 +181,9 @@ class Client:
             raise call.error
 
     def settle(self) -> None:
-        """Return when everything is answered, also what nobody has waited for.
+        """Return when all changes are answered, also those that nobody has waited for.
+
+        What was pushed in a batch was waited for by its commit, or is void.
 
         Raises
         ------
@@ -190,7 +192,7 @@ class Client:
         """
         with self.idle, self.lock:
             self.sharing.flush()
-            while self.outstanding:
+            while any(_is_own_change(request.call) for request in self._connections.pending()):
                 self.pump(_TICK_S)
             for call in self._unheeded:
                 if not call.heeded and call.error is not None:
@@ -309,7 +311,7 @@ class Client:
         self._connections.forget(call)
         call.fail(error)
         first_ones = len(self._unheeded) < _UNHEEDED
-        if first_ones and not call.heeded and call.header.op in _CHANGES:
+        if first_ones and not call.heeded and _is_own_change(call):
             self._unheeded.append(call)
 
     def _lease_is_void(self, call: Call) -> None:
@@ -394,6 +396,10 @@ class Client:
     def outstanding(self) -> int:
         """Requests without an answer."""
         return self._connections.outstanding
+
+
+def _is_own_change(call: Call) -> bool:
+    return call.lease is None and call.header.op in _CHANGES
 
 
 def _is_full(connection: Connection) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import ValuesView
+from collections.abc import Iterator, ValuesView
 
 from yarnps.protocol.stream import Memory
-from yarnps.worker.calls import Call
+from yarnps.worker.calls import Call, Request
 from yarnps.worker.connection import Connection
 
 
@@ -81,6 +81,11 @@ class Connections:
         """Nobody waits for this call any more."""
         for connection in self.values():
             connection.forget(call)
+
+    def pending(self) -> Iterator[Request]:
+        """All requests without an answer."""
+        for connection in self.values():
+            yield from connection.pending.values()
 
     @property
     def outstanding(self) -> int:
