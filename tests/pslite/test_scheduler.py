@@ -202,8 +202,8 @@ def test_who_may_leave() -> None:
 
 
 REFUSED = {
-    "garbage": (b"\x07\xffgarbage", "no message of ps-lite"),
-    "empty": (b"", "no message of ps-lite"),
+    "garbage": (b"\x07\xffgarbage", r"no message of ps-lite: b'\x07\xffgarbage'"),
+    "empty": (b"", "no message of ps-lite: nothing that ZeroMQ can read"),
     "other role": (registration(S0, Address("10.0.0.2", 1)), "as a server on the port of a worker"),
     "other host": (registration(W0, Address("10.9.9.9", 1)), "this job's process is on 10.0.0.2"),
     "twice": (registration(W0, Address("10.0.0.2", 1)), "has that place already"),

@@ -163,11 +163,14 @@ class Scheduler:
     # ------------------------------------------------------------ what the nodes say
 
     def heard(self, seat: Seat, sender: bytes, message: bytes, now: float) -> list[Effect]:
-        """A message has come to the port of `seat`; `sender` is its zmq identity."""
+        """A message has come to the port of `seat`; `sender` is its zmq identity.
+
+        Of a connection that was not ZeroMQ's, both are empty.
+        """
         meta = wire.parse(message)
         if meta is None or not meta.HasField("control"):
-            start = message[:40]
-            return self._refuse(seat, f"what came to its port is no message of ps-lite: {start!r}")
+            what = repr(message[:40]) if message else "nothing that ZeroMQ can read"
+            return self._refuse(seat, f"what came to its port is no message of ps-lite: {what}")
         control = meta.control
         command = control.cmd
         if command == Command.ADD_NODE:
