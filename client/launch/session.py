@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from yarnps._signals import signal_name
 from yarnps.client import exits
 from yarnps.client.launch.meeting import Meeting, Verdict, names
 from yarnps.client.launch.options import Limits, Options
@@ -128,12 +129,11 @@ class Session:
             self._verdict.give(exits.SUCCEEDED, text)
 
     def _stopped(self, number: signal.Signals) -> None:
-        self._verdict.give(128 + number, f"stopped by {signal.Signals(number).name}")
+        self._verdict.give(128 + number, f"stopped by {signal_name(number)}")
 
 
 def how(code: int) -> str:
     """How a process ended, from its status as a shell gives it."""
-    names = {known.value: known.name for known in signal.Signals}
-    if name := names.get(code - 128):
-        return f"was ended by {name}"
+    if code - 128 in set(signal.Signals):
+        return f"was ended by {signal_name(code - 128)}"
     return f"failed with status {code}"

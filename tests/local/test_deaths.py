@@ -151,7 +151,7 @@ def test_deaths_at_the_wrong_moment(tmp_path: Path, made: Input) -> None:
         run.brake.touch()
         run.training()
         frozen = run.freeze("role", "server", 1)
-        cut = run.wait(lambda: half_a_cut(run.job_folder / "cuts"), "half a cut")
+        cut = run.wait(lambda: half_a_cut(run.job_folder / "cuts", frozen=1), "half a cut")
         before = run.kill("am")
         run.event("am_restart", after=before)
         run.event("save_failed", f"checkpoint {cut} was given up", after=before)
@@ -176,10 +176,11 @@ def test_deaths_at_the_wrong_moment(tmp_path: Path, made: Input) -> None:
         check_exact(run, made, tmp_path / "model")
 
 
-def half_a_cut(cuts: Path) -> int:
-    """The number of a cut that one server has written and that is not complete."""
+def half_a_cut(cuts: Path, frozen: int) -> int:
+    """The number of a cut that one server has written, and that the frozen one cannot."""
     for folder in cuts.glob("*"):
-        if not (folder / "manifest.json").exists() and any(folder.iterdir()):
+        names = [path.name for path in folder.glob("server-*")]
+        if names and not any(name.startswith(f"server-{frozen}-") for name in names):
             return int(folder.name)
     return 0
 

@@ -18,14 +18,19 @@ import pathlib, time
 table = job.sparse("w", optimizer=yarnps.Add())
 pathlib.Path(f"here-{job.rank}").touch()
 deadline = time.monotonic() + 60
-while not all(pathlib.Path(f"here-{rank}").exists() for rank in range(2)):
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
+def both(kind):
+    while not all(pathlib.Path(f"{kind}-{rank}").exists() for rank in range(2)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+both("here")
 with open(f"clock-{job.rank}", "w", buffering=1) as out:
     for batch in job.data():
         with batch:
             table.pull(batch.keys).wait()
             out.write(f"{time.time()} {job._client.clock} read\\n")
+            # Neither goes on before the other has work, too.
+            pathlib.Path(f"reads-{job.rank}").touch()
+            both("reads")
             if job.rank == 0:
                 time.sleep(0.05)
             table.push(batch.keys, batch.values)
