@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from yarnps._errors import InputError
-from yarnps.client import interpreter, packer
+from yarnps.client import environments, interpreter, packer
 
 # What a program in the unpacked environment says about itself.
 PROGRAM = """
@@ -72,7 +73,8 @@ def test_it_describes_itself(asked: interpreter.Interpreter, environment: Path) 
     assert not asked.conda
 
 
-def test_it_runs_where_it_is_unpacked(unpacked: Path, asked: interpreter.Interpreter) -> None:
+def assert_runs(unpacked: Path) -> None:
+    """With all that belongs to it, and with nothing of this machine's."""
     program = f". {unpacked}/{packer.ACTIVATE}; python -c '{PROGRAM}'"
     done = subprocess.run(
         ["bash", "-c", program],
@@ -80,6 +82,7 @@ def test_it_runs_where_it_is_unpacked(unpacked: Path, asked: interpreter.Interpr
         cwd="/",
         capture_output=True,
         text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -87,6 +90,37 @@ def test_it_runs_where_it_is_unpacked(unpacked: Path, asked: interpreter.Interpr
     assert told["prefix"] == str(unpacked)
     outside = [p for p in told["path"] if p and not p.startswith(str(unpacked))]
     assert outside == []
+
+
+def test_it_runs_where_it_is_unpacked(unpacked: Path) -> None:
+    assert_runs(unpacked)
+
+
+def test_a_conda_environment_is_packed_whole(
+    unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One as conda makes it: a folder with an interpreter of its own, and ``conda-meta``."""
+    made = tmp_path / "conda" / "envs" / "training"
+    shutil.copytree(unpacked, made, symlinks=True)
+    (made / "conda-meta").mkdir()
+    (made / "conda-meta" / "history").write_text("==> made <==\n")
+    (made / "etc").mkdir()
+    (made / "etc" / "settings").write_text("of a package\n")
+    (made / "pkgs").mkdir()
+    (made / "pkgs" / "downloaded").write_text("kept by conda\n")
+    monkeypatch.setenv("CONDA_EXE", str(tmp_path / "conda" / "bin" / "conda"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(made / "lib"))  # conda's programs know it themselves
+    assert environments.conda_prefix("training") == made
+    python = interpreter.ask(str(made / "bin" / "python"))
+    assert python.conda
+    packer.write(packer.entries(python), tmp_path / "env.tar.gz")
+    target = tmp_path / "node"
+    with tarfile.open(tmp_path / "env.tar.gz") as tar:
+        tar.extractall(target)
+    shutil.rmtree(made)
+    assert_runs(target)
+    assert (target / "etc" / "settings").read_text() == "of a package\n"
+    assert not (target / "pkgs").exists()
 
 
 def test_nothing_in_it_points_back(unpacked: Path) -> None:
