@@ -40,7 +40,7 @@ EXIT_CODE = "exit_code"
 # What these programs import once they run.
 _IMPORTED_LATER = {
     "yarnps.server": ("yarnps.server.process",),
-    "yarnps.worker": ("yarnps.worker.job", "yarnps.data"),
+    "yarnps.worker": ("yarnps.worker.connecting", "yarnps.data"),
 }
 
 # More than any environment; a longer request is refused by the sender's socket.

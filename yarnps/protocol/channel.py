@@ -7,14 +7,17 @@ this module.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
 import threading
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 from yarnps.protocol import control_pb2 as pb
+
+log = logging.getLogger(__name__)
 
 CHANNEL_FD = "YARNPS_CHANNEL_FD"
 
@@ -108,3 +111,18 @@ class RoleChannel:
         if not data:
             return None
         return list(self._decoder.feed(data))
+
+    def receive_begin(self) -> list[pb.ToRole] | None:
+        """`Begin`, which answers the greeting, and what has come behind it; None: it ended."""
+        while (messages := self.receive()) is not None:
+            for number, message in enumerate(messages):
+                if message.HasField("begin"):
+                    return messages[number:]
+        return None
+
+
+def exit_without_agent() -> NoReturn:
+    """The agent is gone: nobody may find a process of ours without one."""
+    log.warning("the agent has closed its channel: this process ends now")
+    logging.shutdown()
+    os._exit(1)

@@ -11,7 +11,7 @@ import traceback
 
 from yarnps._errors import ClusterError, YarnpsError
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol.channel import RoleChannel
+from yarnps.protocol.channel import RoleChannel, exit_without_agent
 
 
 def main() -> int:
@@ -23,16 +23,11 @@ def main() -> int:
     channel = RoleChannel.from_environment()
     channel.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid())))
     # The ApplicationMaster answers while these are imported.
-    from yarnps.server.process import ServerProcess, exit_without_agent
+    from yarnps.server.process import ServerProcess
 
-    messages = channel.receive()
-    while messages is not None and not any(message.HasField("begin") for message in messages):
-        messages = channel.receive()
+    messages = channel.receive_begin()
     if messages is None:
         exit_without_agent()
-        return 1
-    while not messages[0].HasField("begin"):
-        del messages[0]
     try:
         ServerProcess(channel, messages[0].begin, messages[1:]).run()
     except Exception as error:  # the AM must hear of it, whatever it is

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from yarnps._memory import keep_pages
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol.channel import RoleChannel
+from yarnps.protocol.channel import RoleChannel, exit_without_agent
 from yarnps.protocol.settings import EngineSettings
 from yarnps.server.clocks import Clocks
 from yarnps.server.loading import load_shards
@@ -310,10 +310,3 @@ class ServerProcess:
 
     def _set_members(self, members: pb.Members) -> list[Reply]:
         return self._service.set_members(list(members.incarnations), list(members.outside))
-
-
-def exit_without_agent() -> None:
-    """The agent is gone: nobody may find a process of ours without one."""
-    log.warning("the agent has closed its channel: this process ends now")
-    logging.shutdown()
-    os._exit(1)

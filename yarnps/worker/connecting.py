@@ -11,9 +11,8 @@ from types import TracebackType
 
 from yarnps._errors import YarnpsError
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol.channel import CHANNEL_FD, RoleChannel
+from yarnps.protocol.channel import CHANNEL_FD, RoleChannel, exit_without_agent
 from yarnps.worker.job import Job
-from yarnps.worker.link import exit_without_agent
 
 _job: Job | None = None
 
@@ -43,14 +42,9 @@ def connect() -> Job:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     channel = RoleChannel.from_environment()
     channel.send(pb.FromRole(hello=pb.RoleHello(pid=os.getpid())))
-    messages = channel.receive()
-    while messages is not None and not any(message.HasField("begin") for message in messages):
-        messages = channel.receive()
+    messages = channel.receive_begin()
     if messages is None:
         exit_without_agent()
-        raise SystemExit(1)
-    while not messages[0].HasField("begin"):
-        del messages[0]
     job = Job(channel, messages[0].begin, messages[1:])
     _tell_of_exceptions(job)
     atexit.register(job.finish)

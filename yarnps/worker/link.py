@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import select
 import threading
 import time
 from collections.abc import Callable
 
 from yarnps.protocol import control_pb2 as pb
-from yarnps.protocol.channel import RoleChannel
+from yarnps.protocol.channel import RoleChannel, exit_without_agent
 
 log = logging.getLogger(__name__)
 
@@ -67,10 +66,3 @@ class Link:
             if time.monotonic() >= next_stats:
                 next_stats = time.monotonic() + STATS_S
                 self.send(pb.FromRole(stats=self._stats()))
-
-
-def exit_without_agent() -> None:
-    """The agent is gone: nobody may find a process of ours without one."""
-    log.warning("the agent has closed its channel: this process ends now")
-    logging.shutdown()
-    os._exit(1)
