@@ -1,34 +1,40 @@
 """Long runs in which everything is killed, again and again: ``python -m bench.drill``.
 
 Each run trains `specs/flights.yaml`, slowed down, while a plan drawn from its seed kills workers,
-servers, their agents and the ApplicationMaster with SIGKILL. A run is right when it succeeds, its
-model is as good as an undisturbed one, and the rows that the servers have counted are exactly the
-input's lines times the epochs. The report names the revision, the seeds, every kill with the time
-to recovery, and the results; the same seed gives the same plan.
+servers, their agents and the ApplicationMaster with SIGKILL; seed 0 kills nobody. A run is right
+when it succeeds, its model is as good as an undisturbed one, and the rows that the servers have
+counted are exactly the input's lines times the epochs. With `--mode bsp` all runs must have the
+same model, too, to the last bit. The report names the revision, the seeds, every kill with the
+time to recovery, and the results; the same seed gives the same plan. `--keep` makes it possible
+to run them in pieces: what is in that file is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import load
+
 from bench import processes
+from bench.drill_report import Kill, Planned, Run, kept, report, revision, seconds
 from specs.demo import put_input, sandbox
 from yarnps.client import clusters
 from yarnps.client import job as jobs
+from yarnps.files import open_files
 from yarnps.status import Event, Status
 
 SPEC = Path(__file__).parents[1] / "specs" / "flights.yaml"
@@ -39,53 +45,23 @@ KILLS = (3, 5)
 # The supervisor takes three deaths of the AM within two minutes for a fault of the AM's own.
 AM_KILLS_AT_MOST = 2
 START_LIMIT_S, RUN_LIMIT_S, POLL_S = 180.0, 600.0, 0.2
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A kill: so long after the training's begin, this process."""
-
-    after_s: float
-    kind: str  # role, agent, am
-    role: str = ""
-    rank: int = -1
-
-    @property
-    def name(self) -> str:
-        """For the report."""
-        if self.kind == "am":
-            return "ApplicationMaster"
-        return f"{self.role} {self.rank}" + (", its agent" if self.kind == "agent" else "")
-
-
-@dataclass
-class Kill:
-    """A kill that was done. `recovery_s` None: the job ended before the rank was needed again."""
-
-    planned: Planned
-    time: float
-    recovery_s: float | None = None
-
-
-@dataclass
-class Run:
-    """One run and what came of it."""
-
-    seed: int
-    application: str = ""
-    kills: list[Kill] = field(default_factory=list)
-    state: str = ""
-    auc: float = 0.0
-    rows: int | None = None
-    elapsed_s: float = 0.0
-    replayed: int = 0
-    wrong: list[str] = field(default_factory=list)
+# A machine that is busy with other work, too, must not be taken for a fault.
+AM_EXPIRY_S = 60
+NOBODY = 0  # the seed of a run that is left alone
+ABOUT = (
+    f"`specs/flights.yaml`, {EPOCHS} epochs, {SERVERS} servers, {WORKERS} workers, `train.pace` "
+    f"{PACE_S} s. Right: SUCCEEDED, AUC at least {AUC_AT_LEAST}, rows counted by the servers "
+    "exactly the input's"
+)
+SAME_MODEL = ", and (bsp) the same model in all runs, to the last bit"
 
 
 def plan(seed: int) -> list[Planned]:
     """The kills of a run, in order of time."""
-    rng = random.Random(seed)
     kills: list[Planned] = []
+    if seed == NOBODY:
+        return kills
+    rng = random.Random(seed)
     for _ in range(rng.randint(*KILLS)):
         after = rng.uniform(1.0, 28.0)
         kind = rng.choice(("worker", "worker", "server", "server", "agent", "am"))
@@ -146,7 +122,7 @@ class Watched:
 
 def drill(seed: int, cluster: str, sets: Sequence[str], lines: int) -> Run:
     """One run."""
-    run = Run(seed)
+    run = Run(seed, revision())
     begun = time.monotonic()
     run.application = submit(cluster, sets)
     watched = Watched(run.application, cluster)
@@ -198,6 +174,8 @@ def judge(run: Run, watched: Watched, lines: int) -> None:
     run.state = status.outcome.state if status.outcome else "not ended"
     run.auc = status.metrics.get("test_auc", 0.0)
     run.rows = status.rows_pushed
+    if run.state == "SUCCEEDED":
+        run.model = fingerprint(status.model)
     replays = [e for e in watched.known.values() if e.kind in ("replay", "rollback")]
     run.replayed = sum(int(e.data.get("rows", 0)) for e in replays)
     for kill in run.kills:
@@ -212,64 +190,34 @@ def judge(run: Run, watched: Watched, lines: int) -> None:
         run.wrong.append(f"{text}, {EPOCHS * lines} expected")
 
 
-# ------------------------------------------------------------------ the report
+def fingerprint(folder: str) -> str:
+    """A model's tables in few letters: other ones if any bit of any value is another.
 
-
-def report(runs: Sequence[Run], cluster: str, seed: int) -> str:
-    """The report as markdown."""
-    right = sum(not run.wrong for run in runs)
-    kills = [kill for run in runs for kill in run.kills]
-    lines = [
-        "# Drill",
-        "",
-        f"Revision {revision()}, cluster {cluster}, {time.strftime('%Y-%m-%d %H:%M')} UTC, "
-        f"{os.cpu_count()} cores. {right} of {len(runs)} runs right, {len(kills)} kills with "
-        f"SIGKILL. Again: `python -m bench.drill --cluster {cluster} --runs {len(runs)} "
-        f"--seed {seed}`.",
-        "",
-        f"`specs/flights.yaml`, {EPOCHS} epochs, {SERVERS} servers, {WORKERS} workers, "
-        f"`train.pace` {PACE_S} s. Right: SUCCEEDED, AUC at least {AUC_AT_LEAST}, rows counted by "
-        "the servers exactly the input's.",
-        "",
-        "| killed | times | recovery, median s | longest s |",
-        "| --- | --- | --- | --- |",
-        *recoveries(kills),
-        "",
-        "| seed | kills (seconds to recovery) | result | AUC | rows counted | replayed | seconds |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+    Parts and rows may come in any order: it depends on who served what when.
+    """
+    files, path = open_files(folder)
+    parts = [
+        load(files.read_bytes(info.path))
+        for info in files.list(path)
+        if info.path.endswith(".safetensors")
     ]
-    for run in runs:
-        done = ", ".join(f"{k.planned.name} ({seconds(k.recovery_s)})" for k in run.kills)
-        result = "; ".join(run.wrong) or run.state
-        lines.append(
-            f"| {run.seed} | {done or 'none'} | {result} | {run.auc:.4f} | {run.rows or 0:,} | "
-            f"{run.replayed:,} | {run.elapsed_s:.0f} |"
-        )
-    return "\n".join(lines) + "\n"
+    digest = hashlib.sha256()
+    names = {key.removesuffix("/keys") for part in parts for key in part if key.endswith("/keys")}
+    for name in sorted(names):
+        keys = np.concatenate([part[f"{name}/keys"] for part in parts])
+        values = np.concatenate([part[f"{name}/values"] for part in parts])
+        order = np.argsort(keys)
+        digest.update(name.encode() + keys[order].tobytes() + values[order].tobytes())
+    return digest.hexdigest()[:8]
 
 
-def recoveries(kills: Sequence[Kill]) -> Iterator[str]:
-    """One line for each kind of victim."""
-    kinds = sorted({(kill.planned.role, kill.planned.kind) for kill in kills})
-    for role, kind in kinds:
-        some = [k for k in kills if (k.planned.role, k.planned.kind) == (role, kind)]
-        times = [k.recovery_s for k in some if k.recovery_s is not None]
-        name = {"am": "ApplicationMaster", "agent": f"a {role}'s agent"}.get(kind, f"a {role}")
-        middle = f"{statistics.median(times):.1f}" if times else "–"
-        yield f"| {name} | {len(some)} | {middle} | {seconds(max(times, default=None))} |"
-
-
-def seconds(value: float | None) -> str:
-    """A time, or a dash where the job had ended before."""
-    return "–" if value is None else f"{value:.1f}"
-
-
-def revision() -> str:
-    """Of the source, with a mark when it was changed."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=SPEC.parent
-    )
-    return done.stdout.strip() or "unknown"
+def compare(runs: Iterable[Run]) -> None:
+    """BSP: all runs have the model of the first one, whatever was killed."""
+    ended = [run for run in runs if run.model]
+    for run in ended:
+        text = f"another model than in the run of seed {ended[0].seed}"
+        if run.model != ended[0].model and text not in run.wrong:
+            run.wrong.append(text)
 
 
 # ------------------------------------------------------------------ the command
@@ -297,7 +245,7 @@ def place(data: Path, cluster: str) -> Iterator[None]:
     if cluster == "local":
         yield
         return
-    with sandbox() as env:
+    with sandbox(AM_EXPIRY_S) as env:
         put_input(data, env)
         os.environ.update(env)
         yield
@@ -311,31 +259,54 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--mode", choices=("ssp", "bsp", "asp"), default="ssp", help="sync.mode")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; then one more each")
+    parser.add_argument("--keep", type=Path, help="a file for the runs' results")
     parser.add_argument("--report", type=Path, help="write the report here, too")
     options = parser.parse_args(words)
     train = sorted((options.data / "train").glob("*"))
     if not train:
         parser.error(f"no input in {options.data}: run `make data`")
     lines = sum(path.read_bytes().count(b"\n") for path in train)
+    runs = kept(options.keep)
+    seeds = range(options.seed, options.seed + options.runs)
+    missing = [seed for seed in seeds if seed not in runs]
+    if missing:
+        with place(options.data, options.cluster), own_home():
+            runs |= run_all(missing, options, lines)
+    done = [runs[seed] for seed in seeds]
+    if options.mode == "bsp":
+        compare(done)
+    about = ABOUT + (SAME_MODEL if options.mode == "bsp" else "") + "."
+    text = report(done, options.cluster, options.mode, about)
+    if options.report is not None:
+        options.report.write_text(text)
+    print(text)
+    return 0 if all(not run.wrong for run in done) else 1
+
+
+def run_all(seeds: Iterable[int], options: argparse.Namespace, lines: int) -> dict[int, Run]:
+    """The runs by their seeds; each is told of, and kept, as soon as it is done."""
     target = "yarn" if options.cluster == "sandbox" else "local"
-    own_home = nullcontext(None) if "YARNPS_HOME" in os.environ else tempfile.TemporaryDirectory()
-    runs: list[Run] = []
-    with (
-        place(options.data, options.cluster),
-        tempfile.TemporaryDirectory(prefix="yarnps-drill-") as folder,
-        own_home as home,
-    ):
-        if home is not None:
-            os.environ["YARNPS_HOME"] = home
+    runs: dict[int, Run] = {}
+    with tempfile.TemporaryDirectory(prefix="yarnps-drill-") as folder:
         sets = settings(options.data, target, options.mode, Path(folder))
-        for seed in range(options.seed, options.seed + options.runs):
-            run = drill(seed, target, sets, lines)
-            runs.append(run)
+        for seed in seeds:
+            run = runs[seed] = drill(seed, target, sets, lines)
             print(json.dumps(summary(run)), flush=True)
-            if options.report is not None:
-                options.report.write_text(report(runs, options.cluster, options.seed))
-    print(report(runs, options.cluster, options.seed))
-    return 0 if all(not run.wrong for run in runs) else 1
+            if options.keep is not None:
+                with options.keep.open("a") as file:
+                    print(run.to_json(), file=file)
+    return runs
+
+
+@contextmanager
+def own_home() -> Iterator[None]:
+    """A client's folder for these jobs only, unless the caller has named one."""
+    if "YARNPS_HOME" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["YARNPS_HOME"] = home
+        yield
 
 
 def summary(run: Run) -> dict[str, Any]:
@@ -343,7 +314,8 @@ def summary(run: Run) -> dict[str, Any]:
     return {
         "seed": run.seed,
         "application": run.application,
-        "result": "; ".join(run.wrong) or run.state,
+        "result": run.result,
+        "model": run.model,
         "kills": [f"{k.planned.name}: {seconds(k.recovery_s)}" for k in run.kills],
         "seconds": round(run.elapsed_s, 1),
     }

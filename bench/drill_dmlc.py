@@ -27,7 +27,8 @@ from typing import Any
 import yaml
 
 from bench import processes
-from bench.drill import Watched, revision
+from bench.drill import Watched
+from bench.drill_report import revision
 from specs.demo import sandbox
 
 ROOT = Path(__file__).parents[1]
