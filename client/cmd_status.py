@@ -139,6 +139,9 @@ def _facts(status: Status) -> list[tuple[str, str]]:
     if p.bad_records or p.skipped_splits:
         left_out = f"{count(p.bad_records)} records, {p.skipped_splits} splits"
         facts.append(("left out", left_out))
+    if status.lost_rows:
+        text = f"pushes of {count(status.lost_rows)} rows, in shards of servers that died"
+        facts.append(("lost", text))
     for process in status.processes:
         for kept in process.tables:
             if kept.losses:

@@ -176,6 +176,7 @@ class Status:
     waits: tuple[str, ...] = ()  # what the job waits for, until when
     outcome: Outcome | None = None
     restarts: int = 0
+    lost_rows: int = 0  # done, but lost with a server in its shards: `server.on_loss: patch`
     rows_pushed: int | None = None  # what the audit table on the servers says, when it is on
     last_cut: int | None = None
     last_cut_time: float | None = None

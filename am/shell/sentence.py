@@ -82,6 +82,8 @@ def _ended(status: Status) -> str:
         text = f"Succeeded after {took}"
         if outcome.skipped_splits:
             text += f" with {outcome.skipped_splits} splits of the input skipped"
+        if status.lost_rows:
+            text += f", with the pushes of {status.lost_rows:,} rows lost in shards of dead servers"
         if status.metrics:
             text += f": {metrics_text(status.best or status.metrics)}"
         return f"{text}; the model is in {status.model}." if status.model else f"{text}."

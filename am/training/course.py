@@ -20,6 +20,7 @@ from yarnps.am.training.cuts import Cuts, Manifest
 from yarnps.am.training.job_input import JobInput
 from yarnps.am.training.ledger import Ledger
 from yarnps.am.training.ledger_records import Revoked, done_splits
+from yarnps.am.training.loss import Loss
 from yarnps.am.training.parts import PartLedger
 from yarnps.am.training.plan import History, Plan, PlanSettings
 from yarnps.am.training.results import Results
@@ -35,6 +36,7 @@ TRIES = 3
 
 _BEGINS = {"prepare": "a pass to prepare it", "train": "training", "test": "evaluation"}
 _STEPS = {"prepare": steps.Prepare, "train": steps.Train, "test": steps.Test}
+_AT_WORK = (steps.Prepare, steps.Train, steps.Test)
 
 
 class Course:
@@ -50,6 +52,7 @@ class Course:
         self.step: steps.Step | None = None
         self.over = False
         self.model_written = False
+        self.lost_rows = 0  # what shards have learned of them was lost with servers: `patch`
         self._crew = crew
         self._routes = routes
         self._input = JobInput()
@@ -73,8 +76,7 @@ class Course:
     @property
     def serving(self) -> bool:
         """Whether leases may be given out now."""
-        at_work = isinstance(self.step, steps.Prepare | steps.Train | steps.Test)
-        return at_work and self._routes.complete
+        return isinstance(self.step, _AT_WORK) and self._routes.complete
 
     # ------------------------------------------------------------ the beginning, and going back
 
@@ -91,6 +93,7 @@ class Course:
         self.history.restore(manifest.extra["history"])
         self._go_back_to(manifest)
         self.elapsed_before = float(manifest.extra.get("elapsed", 0.0))
+        self.lost_rows = int(manifest.extra.get("lost_rows", 0))
         rows = self.ledger.rows if self.ledger else 0
         text = f"resuming from checkpoint {manifest.number}: {rows:,} rows are done"
         return [Log("resume", text, data={"cut": manifest.number, "rows": rows})]
@@ -105,32 +108,33 @@ class Course:
         return self.saver
 
     def server_lost(self, member: RoleProcess) -> list[Action]:
-        """A server's shards are lost: back to the newest cut, what came after is done again.
-
-        `replay`: by that server only, whose shards come from the cut; the others drop what they
-        have by their marks. `rollback`: by all, in a new generation of the routes.
-        """
+        """A server's shards are lost: they come from the newest cut. See `Loss`."""
         if self.saver is None or self.ledger is None:
             return []
         out = self.saver.abandon(f"{member.name} died")
         self.saver.drop_export()
         if self.over or self.ledger.phase == "prepare":  # nothing is on the servers yet
             return out
-        before, newest = self.ledger.rows, self.saver.cuts.newest
-        # The results of whole epochs stay: the servers that live on have gone beyond their models.
-        revoked = self._go_back_to(newest)
+        cuts, on_loss = self.saver.cuts, self.config.block.on_loss
         # A cut of BSP may hold steps whose rows no worker had reported yet.
-        lost = max(0, before - self.ledger.rows)
-        where = f"checkpoint {newest.number}" if newest else "the beginning"
-        about: dict[str, Any] = {"role": "server", "rank": member.rank, "data": {"rows": lost}}
-        text = f"{member.name} is lost: back to {where}, {lost:,} rows are replayed"
-        if self.config.block.on_loss == "rollback":
-            generation = self._routes.new_generation().generation
-            text += f" by all; generation {generation} begins"
-            out.append(Log("rollback", text, **about))
+        rows = max(0, self.ledger.rows - sum(cuts.newest_ledger["rows_of_epoch"]))
+        loss = Loss(member, cuts.newest.number if cuts.newest else None, rows)
+        if on_loss == "patch":
+            self.lost_rows += rows
+            self._begin_step_again()
+            return [*out, loss.patched(*self._routes.shards_of(member.server_rank))]
+        # The results of whole epochs stay: the servers that live on have gone beyond their models.
+        revoked = self._go_back_to(cuts.newest)
+        if on_loss == "rollback":
+            out.append(loss.rolled_back(self._routes.new_generation().generation))
         else:
-            out.append(Log("replay", text, **about))
+            out.append(loss.replayed())
         return out + self._crew.tell_revoked(revoked)
+
+    def _begin_step_again(self) -> None:
+        """What the servers were asked for is asked for again; leases stay as they are."""
+        if not isinstance(self.step, _AT_WORK):
+            self.step = None
 
     def _go_back_to(self, manifest: Manifest | None) -> list[Revoked]:
         """The ledger as it was at a cut, or at the beginning; what came after it is forgotten."""
@@ -147,8 +151,7 @@ class Course:
         if self.saver is not None:
             out += self.saver.abandon("the ApplicationMaster was restarted")
             self.saver.drop_export()
-        if not isinstance(self.step, steps.Prepare | steps.Train | steps.Test):
-            self.step = None
+        self._begin_step_again()
         return out
 
     # ------------------------------------------------------------ the plan
@@ -250,7 +253,8 @@ class Course:
         """Order a cut of the ledger as it is now."""
         if self.ledger is None or self.saver is None:
             return []
-        extra = {"history": self.history.snapshot(), "elapsed": self.elapsed(now)}
+        extra: dict[str, Any] = {"history": self.history.snapshot(), "lost_rows": self.lost_rows}
+        extra["elapsed"] = self.elapsed(now)
         servers, ledger = self._routes.incarnations(), self.ledger.snapshot()
         stepped = None
         if isinstance(self.ledger, PartLedger) and not self.ledger.phase_done:
@@ -319,7 +323,7 @@ class Course:
             self._tries.pop("cut", None)
         if out and begun.reason == steps.EPOCH_END:
             self.history.cut_epoch = ledger["epoch"]
-            out += self.saver.audit(sum(ledger["rows_of_epoch"]))
+            out += self.saver.audit(sum(ledger["rows_of_epoch"]), self.lost_rows)
         return out
 
     def _retry_cut(self) -> list[Action]:
@@ -378,12 +382,14 @@ class Course:
             "tries": dict(self._tries),
             "started": self._started,
             "elapsed_before": self.elapsed_before,
+            "lost_rows": self.lost_rows,
         }
 
     def restore(self, data: dict[str, Any]) -> None:
         """Put back what `snapshot` gave."""
         self._started = data["started"]
         self.elapsed_before = data["elapsed_before"]
+        self.lost_rows = data["lost_rows"]
         if data["ledger"] is not None:
             saver = self._furnish(JobInput.restored(data["input"]), self._started)
             saver.restore(data["saver"])

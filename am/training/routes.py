@@ -81,6 +81,10 @@ class Routes:
         """Rank -> incarnation of the servers that are up."""
         return {r: s.incarnation for r, s in enumerate(self._servers) if s.address}
 
+    def shards_of(self, rank: int) -> tuple[int, int]:
+        """How many shards a server has, and how many there are."""
+        return self._owner.count(rank), len(self._owner)
+
     def routes(self) -> pb.Routes:
         """The table as it is sent to workers and servers."""
         return pb.Routes(

@@ -203,8 +203,11 @@ class Saver:
             out.append(DeleteCuts(tuple(c.number for c in durable.delete)))
         return out
 
-    def audit(self, rows: int) -> list[Action]:
-        """Compare the rows that the servers have counted with the ledger's, on a quiet model."""
+    def audit(self, rows: int, lost: int) -> list[Action]:
+        """Compare the rows that the servers have counted with the ledger's, on a quiet model.
+
+        `lost`: so many may be missing, by the job's own choice (`server.on_loss: patch`).
+        """
         manifest: Manifest | None = self.cuts.newest
         if manifest is None or not self._config.block.train.audit:
             return []
@@ -212,6 +215,8 @@ class Saver:
         self.audited_rows = counted
         same = "as many as" if counted == rows else "NOT as many as"
         text = f"the servers have counted {counted:,} rows, {same} the ledger: {rows:,}"
+        if lost:
+            text += f" ({lost:,} may have been lost with servers: server.on_loss is patch)"
         return [Log("audit", text, data={"servers": counted, "ledger": rows})]
 
     def open_ledger(self) -> dict[str, Any]:

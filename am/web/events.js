@@ -8,7 +8,7 @@ const SHOWN_AT_FIRST = 100;
 const TROUBLE = new Set([
   "death", "gave_up", "error", "save_failed", "split_failed", "model_failed", "refused",
 ]);
-const NEWS = new Set(["am_restart", "resume", "replay", "rollback", "clock", "stop"]);
+const NEWS = new Set(["am_restart", "resume", "replay", "rollback", "patch", "clock", "stop"]);
 const GOOD = new Set(["save", "metric", "model", "first_push", "ready"]);
 
 export class Events {

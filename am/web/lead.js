@@ -136,6 +136,7 @@ function figures(status) {
     ["AM restarts", status.am_restarts ? count(status.am_restarts) : null],
     ["bad records", p.bad_records ? count(p.bad_records) : null],
     ["skipped splits", p.skipped_splits ? count(p.skipped_splits) : null],
+    ["lost rows", status.lost_rows ? count(status.lost_rows) : null, "their pushes were lost in the shards of servers that died: server.on_loss is patch"],
     ["last save", cut(status), utc(status.last_cut_time)],
   ];
 }

@@ -90,6 +90,7 @@ def _progress(status: Status) -> Iterator[Metric]:
     yield from _gauge("rows_per_second", "Rows committed per second.", p.rows_per_s)
     yield from _gauge("time_left_seconds", "Estimated time to the end.", p.seconds_left)
     yield from _gauge("bad_records", "Records that could not be parsed.", p.bad_records)
+    yield from _gauge("lost_rows", "Rows whose pushes were lost with servers.", status.lost_rows)
     yield from _gauge("skipped_splits", "Splits given up.", p.skipped_splits)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job_roles import Server, Worker
+from job_roles import ROWS, Server, Worker
 from job_world import World
 from test_job_simulated import config
 
@@ -131,6 +131,36 @@ def test_a_server_that_does_not_write_its_part_of_the_model_is_not_waited_for_wi
     world.check_end(model_epoch=3)
     (failed,) = world.logged("model_failed")
     assert failed.text == "the model is not written after 30 s: server 1 missing"
+
+
+def test_what_a_lost_server_had_learned_is_said_and_not_done_again(tmp_path: Path) -> None:
+    world = World(1, config(tmp_path, server={"on_loss": "patch"}), calm_after_s=0)
+    course = world.machine.training.course
+
+    def beyond_a_cut() -> bool:
+        assert course.ledger is not None
+        saves = world.logged("save")
+        return bool(saves) and course.ledger.rows > saves[-1].data["rows"] + 3 * ROWS
+
+    world.until(lambda: course.ledger is not None and beyond_a_cut())
+    assert course.saver is not None and course.saver.cuts.newest is not None
+    newest, lost = course.saver.cuts.newest, server(world, 0)
+    (file,) = (f for f in newest.files if f.server_rank == 0)
+    of_cut = world.files[f"/job/{newest.folder}", file.name].applied
+    missing = lost.shards.applied - of_cut
+    box = world.box_of("server", 0)
+    box.exited(lost, -9)
+    world.run()
+    assert world.machine.outcome is not None and world.machine.outcome.state == "SUCCEEDED"
+    (said,) = world.logged("patch", f"128 of 256 shards come from checkpoint {newest.number}.")
+    assert 0 < said.data["rows"] == world.machine.training.course.lost_rows
+    assert not world.logged("replay")
+    model = world.models[world.published[-1]]
+    assert model[1] == world.whole(3)
+    assert model[0] == world.whole(3) - missing
+    (counted,) = (log.data for log in world.logged("audit", "server.on_loss is patch")[-1:])
+    assert counted["ledger"] == ROWS * world.whole(3).total()
+    assert counted["servers"] == counted["ledger"] - ROWS * sum(b[1] % 2 == 0 for b in missing)
 
 
 @pytest.mark.parametrize("role", ["server", "worker"])

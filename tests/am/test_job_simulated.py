@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from job_roles import ROWS
 from job_world import World
 
 from yarnps.am.config import Config
@@ -46,6 +47,20 @@ def test_every_batch_once_whatever_dies(seed: int, tmp_path: Path) -> None:
     world = World(seed, config(tmp_path))
     world.run()
     world.check_end(model_epoch=3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_loss_that_is_patched_never_counts_a_batch_twice(seed: int, tmp_path: Path) -> None:
+    world = World(seed, config(tmp_path, server={"on_loss": "patch"}))
+    machine = world.run()
+    assert machine.outcome is not None and machine.outcome.state == "SUCCEEDED", world.story()
+    course, whole = machine.training.course, world.whole(3)
+    assert course.ledger is not None and course.ledger.rows == ROWS * whole.total()
+    model = world.models[world.published[-1]]
+    assert all(applied <= whole for applied in model.values())
+    assert course.lost_rows == sum(log.data["rows"] for log in world.logged("patch"))
+    if not world.logged("patch"):
+        assert all(applied == whole for applied in model.values())
 
 
 @pytest.mark.parametrize("seed", range(5))

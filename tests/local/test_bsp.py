@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from digits_alone import SPECS, TABLES, Model, assert_trained_alike, joined, trained_alone
 from local_run import Input, LocalRun
-from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-import yarnps
-from yarnps.am.training.parts import PartLedger
-from yarnps.data import DataSettings, list_input, read_batches
-from yarnps.protocol.tables import TableSpec
-from yarnps.server.dense import DenseTable, Stretch
-from yarnps.spec import load
 from yarnps.status import Event
 
-SPECS = Path(__file__).parents[2] / "specs"
 EPOCHS, PARTS, RATE, UNITS = 3, 4, 0.5, 32
-TABLES = ("hidden", "hidden_bias", "scores", "scores_bias")
-
-Model = dict[str, NDArray[np.float64]]
 
 
 class Trained(NamedTuple):
@@ -76,13 +64,8 @@ def finished(run: LocalRun, folder: Path) -> Trained:
     audits = run.events("audit")
     assert audits and all(a.data["servers"] == a.data["ledger"] for a in audits), audits
     losses = [curve[epoch] for epoch in range(1, EPOCHS + 1)]
-    return Trained(run.file, losses, model_of(folder / "model"))
-
-
-def model_of(folder: Path) -> Model:
-    """The tables, from the parts of all servers (each has a range of consecutive elements)."""
-    parts = [load_file(path) for path in sorted(folder.glob("part-*.safetensors"))]
-    return {name: np.concatenate([part[f"{name}/values"] for part in parts]) for name in TABLES}
+    parts = [load_file(path) for path in sorted((folder / "model").glob("part-*.safetensors"))]
+    return Trained(run.file, losses, joined(parts))
 
 
 def assert_same(one: Trained, other: Trained) -> None:
@@ -113,73 +96,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
         yield
 
 
-def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("digits_program", SPECS / "digits.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its NamedTuple looks its own module up
-    spec.loader.exec_module(module)
-    return module
-
-
-class Union:
-    """Rows of several batches as one batch."""
-
-    def __init__(self, batches: list[Any]) -> None:
-        self.rows = sum(len(b) for b in batches)
-        self.labels = np.concatenate([b.labels for b in batches])
-        self.keys = np.concatenate([b.keys for b in batches])
-        self.values = np.concatenate([b.values for b in batches])
-        starts = np.cumsum([0, *(len(b.keys) for b in batches)])
-        ends = [b.indptr[1:] + start for b, start in zip(batches, starts, strict=False)]
-        self.indptr = np.concatenate([[0], *ends])
-
-
-def initial(name: str, shape: tuple[int, ...], init: yarnps.Normal | yarnps.Zeros) -> Any:
-    """A table's values before the training."""
-    spec = TableSpec(name, "dense", shape, "float64", init=init, seed=1)
-    table = DenseTable(spec, np.arange(256))
-    return table.pull([Stretch(0, spec.elements, 0)]).reshape(shape)
-
-
-def single_process(file: Path) -> Model:
-    """The same training in this process: each step with the union of its parts' rows."""
-    network = program()
-    job = load(file, site=[])
-    assert job.block is not None
-    settings = DataSettings.from_block(job.block)
-    splits = list_input(list(job.block.data.train), settings, workers=PARTS).splits
-    ledger = PartLedger(splits, epochs=EPOCHS, parts=PARTS)
-    weights = [
-        initial("hidden", (64, UNITS), yarnps.Normal(0.15)),
-        initial("hidden_bias", (UNITS,), yarnps.Zeros()),
-        initial("scores", (UNITS, 10), yarnps.Normal(0.25)),
-        initial("scores_bias", (10,), yarnps.Zeros()),
-    ]
-    for epoch in range(1, EPOCHS + 1):
-        ledger.begin(epoch, "train")
-        streams = [
-            [
-                batch.rows
-                for split in stream
-                for batch in read_batches(splits[split], settings, epoch=epoch, from_batch=0)
-            ]
-            for stream in ledger.streams
-        ]
-        for step in range(max(map(len, streams))):
-            union = Union([stream[step] for stream in streams if step < len(stream)])
-            gradients = network.backward(
-                network.Weights(*weights), network.images(union), union.labels.astype(int)
-            )
-            for weight, gradient in zip(weights, gradients, strict=True):
-                weight -= RATE * gradient
-    return {name: weight.reshape(-1) for name, weight in zip(TABLES, weights, strict=True)}
-
-
 def test_it_is_the_training_of_a_single_process(alone: Trained) -> None:
-    expected = single_process(alone.file)
-    for name in TABLES:
-        np.testing.assert_allclose(alone.model[name], expected[name], rtol=1e-12, atol=1e-14)
+    assert_trained_alike(alone.model, trained_alone(alone.file))
     assert alone.curve[-1] < alone.curve[0] / 2
 
 

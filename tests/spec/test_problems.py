@@ -426,16 +426,18 @@ RULES = [
         "job.yaml:10: yarnps.server.on_loss: replay is for ssp and asp: the steps of bsp are the "
         "same for all servers, expected rollback",
     ),
+    (
+        {},
+        ("  sync: {mode: bsp}", "  server: {on_loss: patch}"),
+        "job.yaml:10: yarnps.server.on_loss: patch is for ssp and asp: the steps of bsp are the "
+        "same for all servers, expected rollback",
+    ),
 ]
 
 NOT_YET = [
     (
         "  server: {replicas: 2}",
         "yarnps.server.replicas: 2 is not available in this version: use 1",
-    ),
-    (
-        "  server: {on_loss: patch}",
-        "yarnps.server.on_loss: patch is not available in this version: use replay or rollback",
     ),
 ]
 

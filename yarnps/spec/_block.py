@@ -15,17 +15,6 @@ from ._units import Duration, Text, fault
 MODEL_PATH_NAMES: Final = ("date", "app", "name")
 
 
-def _later(*values: str, instead: str) -> AfterValidator:
-    """Refuse what the job file's language knows, and this version cannot do yet."""
-
-    def check(value: Any) -> Any:
-        if value in values:
-            raise fault(f"{value} is not available in this version: use {instead}")
-        return value
-
-    return AfterValidator(check)
-
-
 def _power_of_two(value: int) -> int:
     if value & (value - 1):
         raise fault(f"expected a power of two such as 256 or 512, found {value}")
@@ -147,15 +136,13 @@ class Server(Section):
     replicas: int = Field(
         default=1, ge=1, le=2, description="Copies of each shard. 2: not in this version."
     )
-    on_loss: Annotated[
-        Literal["replay", "rollback", "patch"] | None,
-        _later("patch", instead="replay or rollback"),
-    ] = Field(
+    on_loss: Literal["replay", "rollback", "patch"] | None = Field(
         default=None,
         description="What happens when a server dies. `replay`: its shards come from the last "
         "checkpoint, the batches since then are done again, and the other servers drop them. "
-        "`rollback`: all servers go back to the last checkpoint. Not given: `rollback` for bsp, "
-        "`replay` for ssp and asp. `patch`: not in this version.",
+        "`rollback`: all servers go back to the last checkpoint. `patch` (ssp and asp): its shards "
+        "come from the last checkpoint and nothing is done again; what they have learned since is "
+        "lost, and counted as `lost_rows`. Not given: `rollback` for bsp, else `replay`.",
     )
     table_memory: float = Field(
         default=0.7, gt=0, le=0.95, description="Share of a server's memory that tables may take."

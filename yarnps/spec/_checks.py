@@ -369,10 +369,11 @@ def _sync(c: Checker) -> None:
             if c.get(*sync, key):
                 c.add((*sync, key), "only with sync.mode bsp")
         return
-    if c.get("yarnps", "server", "on_loss") == "replay":
+    on_loss = c.get("yarnps", "server", "on_loss")
+    if on_loss in ("replay", "patch"):
         c.add(
             ("yarnps", "server", "on_loss"),
-            "replay is for ssp and asp: the steps of bsp are the same for all servers, "
+            f"{on_loss} is for ssp and asp: the steps of bsp are the same for all servers, "
             "expected rollback",
         )
     workers = c.number("services", "worker", "instances", default=1)
