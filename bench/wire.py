@@ -1,11 +1,13 @@
-"""What shorter forms on the wire save and cost: bytes, time, and accuracy on the flights.
+"""What shorter forms on the wire save and cost: bytes, time, and accuracy.
 
 ``python -m bench.wire [--data .data]``
 
 For each form of `yarnps.Wire` one worker learns the flights (FTRL, one epoch) through one server,
 and scores the test rows. Lines ``name value unit``: bytes that a key costs in a push and in a
-pull, keys a second, and the test set's log loss and AUC. Beside those of the first form, which
-loses nothing, they show what a form is worth. ``specs/flights_data.py`` makes the input.
+pull, keys a second, and the test set's log loss and AUC. Then the same for dense tables: bytes that
+a number costs, and the digits that a network of two layers has learned (`bench.wire_digits`).
+Beside those of the first form, which loses nothing, they show what a form is worth.
+``specs/flights_data.py`` and ``specs/digits_data.py`` make the input.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ import argparse
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench import wire_digits
 from bench.pushpull_measuring import LIMIT_S
 from bench.pushpull_processes import JOB_FILE, start_servers
+from bench.wire_traffic import Traffic, counted
 from yarnps.protocol.tables import Ftrl, TableSpec, Wire
 
 FORMS = {
@@ -36,20 +39,6 @@ FORMS = {
 }
 OPTIMIZER = Ftrl(alpha=0.1, beta=1.0, l1=0.5)
 BATCH_ROWS = 1024
-
-
-@dataclass
-class Traffic:
-    """What a client sends and receives, and for how many keys."""
-
-    sent: int = 0
-    received: int = 0
-    keys: dict[str, int] = field(default_factory=lambda: {"push": 0, "pull": 0})
-    bytes: dict[str, int] = field(default_factory=lambda: {"push": 0, "pull": 0})
-
-    def count(self, what: str, keys: int, before: int) -> None:
-        self.keys[what] += keys
-        self.bytes[what] += self.sent + self.received - before
 
 
 def batches(folder: Path) -> Iterator[Any]:
@@ -76,27 +65,6 @@ def batches(folder: Path) -> Iterator[Any]:
                 yield batch.rows
 
 
-def counted(client: Any, traffic: Traffic) -> None:
-    """Count the bytes of a client's connections."""
-    for connection in client._connections.values():
-        outbox, reader = connection._outbox, connection._reader
-        add, took, cut = outbox.add, reader._took, reader.cut
-
-        def adding(buffers: Any, add: Any = add) -> None:
-            traffic.sent += sum(memoryview(buffer).nbytes for buffer in buffers)
-            add(buffers)
-
-        def taking(n: int, took: Any = took) -> None:
-            traffic.received += n
-            took(n)
-
-        def cutting(data: bytes, cut: Any = cut) -> Any:
-            traffic.received += len(data)
-            return cut(data)
-
-        outbox.add, reader._took, reader.cut = adding, taking, cutting
-
-
 def learn(name: str, wire: Wire, data: Path) -> None:
     """One epoch and the test set, through a server of its own; prints the lines of one form."""
     from yarnps.apps._features import FeatureMap, probabilities
@@ -119,16 +87,16 @@ def learn(name: str, wire: Wire, data: Path) -> None:
             keys = np.sort(inputs.keys)
             order = np.searchsorted(keys, inputs.keys).astype(np.int32)
             entries = inputs.entries._replace(places=order[inputs.entries.places])
-            begun, before = time.perf_counter(), traffic.sent + traffic.received
-            weights = table.pull(keys).wait()
+            begun = time.perf_counter()
+            with traffic.counting("pull", len(keys)):
+                weights = table.pull(keys).wait()
             seconds += time.perf_counter() - begun
-            traffic.count("pull", len(keys), before)
             errors = probabilities(logits(entries, weights)) - (rows.labels > 0)
             found = gradient(entries, errors, len(keys))
-            begun, before = time.perf_counter(), traffic.sent + traffic.received
-            table.push(keys, found).wait()
+            begun = time.perf_counter()
+            with traffic.counting("push", len(keys)):
+                table.push(keys, found).wait()
             seconds += time.perf_counter() - begun
-            traffic.count("push", len(keys), before)
             keys_moved += 2 * len(keys)
         sums: dict[str, Any] = {}
         for rows in batches(data / "test"):
@@ -136,8 +104,7 @@ def learn(name: str, wire: Wire, data: Path) -> None:
             scores = logits(inputs.entries, table.pull(inputs.keys).wait())
             for metric, values in binary_sums(scores, rows.labels > 0).items():
                 sums[metric] = sums.get(metric, 0) + np.asarray(values)
-        for what in ("push", "pull"):
-            print(f"{name}_{what} {traffic.bytes[what] / traffic.keys[what]:.2f} bytes/key")
+        traffic.show(name, "key")
         print(f"{name}_rate {keys_moved / seconds / 1e6:.3g} Mkeys/s")
         for metric, value in finish(sums).items():
             print(f"{name}_{metric} {value:.4f} -", flush=True)
@@ -146,11 +113,17 @@ def learn(name: str, wire: Wire, data: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, default=Path(".data"))
-    data = parser.parse_args().data / "flights"
-    if not (data / "DONE").exists():
-        raise SystemExit(f"no flights in {data}: run python specs/flights_data.py {data}")
+    data = parser.parse_args().data
+    flights, digits = data / "flights", data / "digits.npz"
+    if not (flights / "DONE").exists():
+        raise SystemExit(f"no flights in {flights}: run python specs/flights_data.py {flights}")
+    if not digits.exists():
+        raise SystemExit(f"no digits in {digits}: run python specs/digits_data.py {digits}")
     for name, wire in FORMS.items():
-        learn(name, wire, data)
+        learn(name, wire, flights)
+    with np.load(digits) as arrays:
+        for name, wire in wire_digits.FORMS.items():
+            wire_digits.learn(name, wire, arrays)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from yarnps.protocol.codecs import encode
+from yarnps.protocol.codecs import encode, form_of_places, picked, spread
 from yarnps.protocol.wire import DType
 
 SPECIAL = [0.0, -0.0, 1.0, -1.5, 1e-30, 3e38, np.inf, -np.inf, np.nan, 65504.0, 1 + 2**-9]
@@ -56,3 +56,33 @@ def test_int8_of_nothing_and_of_what_it_cannot_hold() -> None:
     assert kept.dtype == DType.FLOAT32 and np.isnan(kept.values[1])
     assert encode(np.array([1e300]), "int8").dtype == DType.FLOAT64
     assert encode(np.array([1e-300]), "int8").decoded(np.dtype(np.float64)).tolist() == [0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("elements", "size"), [(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 4)])
+def test_some_numbers_with_their_places(elements: int, size: int, dtype: str) -> None:
+    values = np.arange(1, elements + 1).astype(dtype)
+    chosen = np.flatnonzero(values % 3 == values[-1] % 3)
+    short = picked(values, chosen)
+    assert short.places is not None and form_of_places(elements).itemsize == size
+    section = short.values.tobytes() + short.places.astype(form_of_places(elements)).tobytes()
+    assert len(section) == len(chosen) * (values.itemsize + size)
+    whole = spread(section, elements, values.dtype)
+    np.testing.assert_array_equal(whole, np.where(values % 3 == values[-1] % 3, values, 0))
+    assert whole.dtype == dtype
+
+
+def test_no_numbers_at_all() -> None:
+    assert spread(b"", 3, np.dtype(np.float32)).tolist() == [0, 0, 0]
+    assert spread(b"", 0, np.dtype(np.float32)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "places", [[3], [0, 3], [255], [1, 1], [2, 1], [0, 1, 2, 3]], ids=lambda found: str(found)
+)
+def test_places_that_there_are_not(places: list[int]) -> None:
+    section = np.ones(len(places), np.float32).tobytes() + np.array(places, np.uint8).tobytes()
+    with pytest.raises(ValueError, match="not in increasing order below 3"):
+        spread(section, 3, np.dtype(np.float32))
+    with pytest.raises(ValueError, match="no numbers with their places"):
+        spread(section + b"x", 3, np.dtype(np.float32))

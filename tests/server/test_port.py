@@ -14,7 +14,7 @@ from engine_values import JOB, SHARDS, TOKEN, as_bytes, of, service, sorted_by_s
 
 from yarnps.protocol import wire
 from yarnps.protocol.stream import Memory, Reader, dial
-from yarnps.protocol.tables import Add, TableSpec
+from yarnps.protocol.tables import Add, TableSpec, Wire
 from yarnps.protocol.wire import Code, Flag, Header, Message, Op
 from yarnps.server import port as port_module
 from yarnps.server.port import Port
@@ -183,6 +183,30 @@ def test_lengths_that_lie_about_each_other(served: Served) -> None:
     refused = caller.answer()
     assert refused.header.code == Code.BAD_MESSAGE and "keys are stated" in text(refused)
     assert caller.answer().header.op == Op.OK
+
+
+def test_some_numbers_with_places_that_lie(served: Served) -> None:
+    """One that there is not; and lengths of sections that take a number for a place."""
+    caller = Caller(served)
+    spec = TableSpec("few", "dense", (300,), optimizer=Add(), wire=Wire(push="topk"))
+    assert caller.ask(Op.OPEN, keys=spec.to_json().encode()).header.op == Op.OK
+    shards = np.stack([np.arange(SHARDS), np.zeros(SHARDS)], axis=1).astype(np.uint32)
+    flags = int(Flag.WHOLE | Flag.PICKED)
+
+    def pushed(*places: int) -> bytes:
+        section = np.ones(len(places), np.float32).tobytes() + np.array(places, "u2").tobytes()
+        return caller.message(Op.PUSH, shards, values=section, flags=flags, **of(spec))
+
+    four, keys = pushed(1, 2, 3, 4), (16).to_bytes(8, "little")  # 16 of its 24 bytes as keys
+    caller.sock.sendall(pushed(5, 300) + patched(four, 88, keys + (8).to_bytes(8, "little")))
+    for words in ("2 places are not in increasing order below 300", "8 bytes are no numbers"):
+        refused = caller.answer()
+        assert refused.header.code == Code.BAD_MESSAGE and words in text(refused)
+    caller.sock.sendall(pushed(5, 299))
+    assert caller.answer().header.op == Op.OK
+    size = caller.ask(Op.PULL, shards=shards, flags=int(Flag.WHOLE), **of(spec))
+    assert np.flatnonzero(np.frombuffer(size.values, np.float32)).tolist() == [5, 299]
+    assert_serves(served)
 
 
 def test_other_generations(served: Served) -> None:

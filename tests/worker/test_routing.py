@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol.codecs import spread
 from yarnps.protocol.shards import Partition, dense_bounds, partition, shard_numbers
 from yarnps.protocol.tables import TableSpec
 from yarnps.worker import routing
@@ -120,6 +121,35 @@ def test_ranges(first: int, end: int) -> None:
     moved = [again for part in parts for again in SCATTERED.again(part, DENSE)]
     check_dense(moved, SCATTERED, values, first, end)
     assert sorted(np.concatenate([p.sections[:, 0] for p in moved]).tolist()) == list(range(SHARDS))
+
+
+@pytest.mark.parametrize("rows", [None, (13, 71), (20, 20)])
+@pytest.mark.parametrize("part_bytes", [1 << 20, 40])
+def test_some_of_the_elements(
+    rows: tuple[int, int] | None, part_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request holds what the same request of all elements does, with 0 for the others."""
+    monkeypatch.setattr(routing, "PART_BYTES", part_bytes)
+    first, end = rows or (0, 90)
+    values = np.arange(1.0, end - first + 1)
+    chosen = np.flatnonzero(np.random.default_rng(2).random(len(values)) < 0.3)
+    plain = np.zeros(len(values))
+    plain[chosen] = values[chosen]
+    for by in (BEFORE, SCATTERED):
+        empty = by.ranges(DENSE, first, end, None, announce=True) if rows else by.dense(DENSE, None)
+        some = list(routing.some_of(empty, values[chosen], chosen))
+        check_dense([spread_out(part) for part in some], by, plain, first, end)
+        assert sum(len(part.values) for part in some if part.values is not None) == len(chosen)
+        moved = [again for part in some for again in SCATTERED.again(part, DENSE)]
+        check_dense([spread_out(part) for part in moved], SCATTERED, plain, first, end)
+
+
+def spread_out(part: Part) -> Part:
+    """The request as the server understands it."""
+    assert part.values is not None and part.picked is not None and part.places is not None
+    elements = int((part.places[:, 1] - part.places[:, 0]).sum())
+    section = part.values.tobytes() + part.picked.tobytes()
+    return part._replace(values=spread(section, elements, part.values.dtype))
 
 
 def test_a_view_of_the_callers_array_is_sent_where_a_servers_shards_are_neighbours() -> None:

@@ -12,6 +12,7 @@ from engine_harness import client_of_servers
 from yarnps._errors import InputError, ServerRefused
 from yarnps.protocol.keylists import KeyLists
 from yarnps.protocol.tables import Add, Ftrl, Optimizer, TableSpec, Wire
+from yarnps.worker import routing
 from yarnps.worker.client import Client
 from yarnps.worker.connection import Connection
 from yarnps.worker.residuals import SparseResiduals
@@ -32,8 +33,8 @@ class World:
         self.client.open(spec)
         return SparseTable(self.client, spec, CurrentBatch())
 
-    def dense(self, name: str, wire: Wire, *shape: int) -> DenseTable:
-        spec = TableSpec(name, "dense", shape, "float32", Add(), wire=wire)
+    def dense(self, name: str, wire: Wire, *shape: int, dtype: str = "float32") -> DenseTable:
+        spec = TableSpec(name, "dense", shape, dtype, Add(), wire=wire)
         self.client.open(spec)
         return DenseTable(self.client, spec, CurrentBatch())
 
@@ -111,6 +112,56 @@ def test_topk_sends_the_largest_rows(world: World) -> None:
     assert table.pull([5, 50, 77]).wait().tolist() == pytest.approx([3.0, -9.0, 2.001], abs=1e-6)
 
 
+def sizes_sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each message that is sent from now on."""
+    sent: list[int] = []
+    write = Connection.write
+
+    def counted(self: Connection, buffers: list[Any]) -> None:
+        sent.append(sum(memoryview(buffer).nbytes for buffer in buffers))
+        write(self, buffers)
+
+    monkeypatch.setattr(Connection, "write", counted)
+    return sent
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("part_bytes", [1 << 20, 2000])
+def test_topk_of_a_dense_table_sends_its_largest_numbers(
+    world: World, dtype: str, part_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole numbers, so that all sums are exact: what has arrived and what waits are all of it."""
+    monkeypatch.setattr(routing, "PART_BYTES", part_bytes)
+    wire = Wire(push="topk", keep=0.1)
+    table = world.dense(f"topk {dtype} {part_bytes}", wire, 300, 10, dtype=dtype)
+    rng = np.random.default_rng(5)
+    expected = np.zeros((300, 10))
+    for first, end in [(0, 300), (17, 200), (0, 300), (299, 300), (5, 5), (0, 300)]:
+        values = rng.integers(-1000, 1000, (end - first, 10))
+        before = table.pull().wait()
+        pushed = table.push(values) if end - first == 300 else table.push(values, (first, end))
+        pushed.wait()
+        expected[first:end] += values
+        moved = table.pull().wait() != before
+        assert 0 < moved.sum() <= np.ceil(0.1 * values.size) or not values.size
+        assert not moved[:first].any() and not moved[end:].any()
+    left = (expected - table.pull().wait()).reshape(-1)
+    assert table._pushes is not None and table._pushes._residuals is not None
+    np.testing.assert_array_equal(table._pushes._residuals.part(0, 3000), left)
+    assert np.count_nonzero(left) > 2000
+
+
+def test_topk_of_a_dense_table_costs_what_it_sends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = world.dense("topk bytes", Wire(push="topk", keep=0.01), 100_000)
+    sent = sizes_sent(monkeypatch)
+    table.push(np.random.default_rng(6).normal(size=100_000)).wait()
+    # Two servers with 128 shards each; 1,000 numbers of 4 bytes, each with a place of 2.
+    assert sum(sent) <= 2 * (104 + 128 * 8 + 8) + 1000 * (4 + 2)
+    assert np.count_nonzero(table.pull().wait()) == 1000
+
+
 def test_kkt_leaves_out_what_would_stay_at_zero(world: World) -> None:
     optimizer = Ftrl(alpha=0.1, l1=1.0)
     table = world.sparse("kkt", Wire(push="kkt", kkt=0.5), optimizer=optimizer)
@@ -132,14 +183,7 @@ def test_kkt_leaves_out_what_would_stay_at_zero(world: World) -> None:
 
 def test_lists_of_keys_travel_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     table = world.sparse("lists", Wire(key_lists=True), dim=3)
-    sent: list[int] = []
-    write = Connection.write
-
-    def counted(self: Connection, buffers: list[Any]) -> None:
-        sent.append(sum(memoryview(buffer).nbytes for buffer in buffers))
-        write(self, buffers)
-
-    monkeypatch.setattr(Connection, "write", counted)
+    sent = sizes_sent(monkeypatch)
     first = table.pull(KEYS)
     first.wait()
     with_keys, named = sum(sent), []
@@ -187,7 +231,7 @@ def test_residuals_are_void_when_the_tables_go_back(caplog: pytest.LogCaptureFix
     _, second = pushes.shortened(np.arange(10), ones, 2)
     assert second.values.max() == 1  # nothing of the first
     assert pushes.zeroed == 10
-    assert "residual rows are zeroed" in caplog.text
+    assert "table w: 10 residuals are zeroed" in caplog.text
     wire = Wire(push="int8")
     dense = DensePushes(TableSpec("d", "dense", (5,), wire=wire), wire)
     values = np.array([1.0, 0.001, 0.002, 0.0, 0.5], np.float32)
@@ -212,7 +256,7 @@ def test_residual_rows_by_key() -> None:
         lambda: Wire(push="int4"),  # type: ignore[arg-type]
         lambda: Wire(pull="int8"),  # type: ignore[arg-type]
         lambda: Wire(keep=0.0),
-        lambda: TableSpec("d", "dense", (5,), wire=Wire(push="topk")),
+        lambda: TableSpec("d", "dense", (5,), optimizer=Ftrl(), wire=Wire(push="kkt")),
         lambda: TableSpec("w", "sparse", (5,), wire=Wire(push="kkt")),
     ],
 )

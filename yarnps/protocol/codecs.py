@@ -11,6 +11,10 @@ int8      1         all but 127 steps of the largest number of the call
 
 An int8 message has one scale, a power of two, in the header's `code`: rows can be cut and put in
 another order like any others.
+
+A push of some elements of a dense table (`Flag.PICKED`) has their numbers in the table's own form,
+then their places: numbers from 0 to that of the message's elements, increasing, as the smallest
+unsigned integers that can hold all such places.
 """
 
 from __future__ import annotations
@@ -31,11 +35,15 @@ _BFLOAT16_NAN = np.uint16(0x7FC0)
 
 
 class Encoded(NamedTuple):
-    """Numbers as they travel: the shape stays; the header's `dtype` and `code`."""
+    """Numbers as they travel: the shape stays; the header's `dtype` and `code`.
+
+    `places` are set where only some of the numbers travel: which ones, in increasing order.
+    """
 
     values: NDArray[Any]
     dtype: DType
     code: int = 0
+    places: NDArray[np.int64] | None = None
 
     def decoded(self, into: np.dtype[Any]) -> NDArray[Any]:
         """What the server makes of them."""
@@ -71,6 +79,44 @@ def decode(values: NDArray[Any], dtype: int, code: int, into: np.dtype[Any]) -> 
         scaled: NDArray[Any] = values.astype(into) * into.type(2.0 ** (code - _EXPONENT_ZERO))
         return scaled
     return values
+
+
+def picked(values: NDArray[Any], chosen: NDArray[np.int64]) -> Encoded:
+    """Only those of the numbers, in one dimension; places in increasing order."""
+    return Encoded(values[chosen], _EXACT[values.dtype], places=chosen)
+
+
+def form_of_places(elements: int) -> np.dtype[Any]:
+    """How places among so many elements travel."""
+    return np.min_scalar_type(max(elements - 1, 0))
+
+
+def spread(section: Any, elements: int, into: np.dtype[Any]) -> NDArray[Any]:
+    """All elements of a message that holds some: the others are 0.
+
+    Parameters
+    ----------
+    section
+        The message's values: numbers of the dtype `into`, then their places.
+    elements
+        How many elements the message is about.
+
+    Raises
+    ------
+    ValueError
+        The section is no such thing, or names a place that there is not.
+    """
+    form, view = form_of_places(elements), memoryview(section)
+    count, rest = divmod(len(view), into.itemsize + form.itemsize)
+    if rest:
+        raise ValueError(f"{len(view)} bytes are no numbers with their places")
+    end = count * into.itemsize
+    places = np.frombuffer(view[end:], form)
+    if count and (int(places[-1]) >= elements or (places[1:] <= places[:-1]).any()):
+        raise ValueError(f"{count} places are not in increasing order below {elements}")
+    whole = np.zeros(elements, into)
+    whole[places] = np.frombuffer(view[:end], into)
+    return whole
 
 
 def raw(dtype: int) -> np.dtype[Any] | None:

@@ -105,13 +105,14 @@ class Wire:
     ----------
     push
         ``exact``; ``float16``, ``bfloat16``: two bytes a number; ``int8``: one byte, with error
-        feedback. Sparse tables only: ``topk``: of each push only the rows with the largest norms,
-        with error feedback; ``kkt``: for FTRL, no gradients of weights that are 0 and that these
-        gradients would leave at 0 (Li et al. 2014), with error feedback.
+        feedback; ``topk``: of each push only what is largest, with error feedback: rows of a
+        sparse table by their norms, single numbers of a dense one (Lin et al. 2018). Sparse tables
+        only: ``kkt``: for FTRL, no gradients of weights that are 0 and that these gradients would
+        leave at 0 (Li et al. 2014), with error feedback.
     pull
         ``exact``, ``float16`` or ``bfloat16``.
     keep
-        ``topk``: the share of a push's rows that is sent.
+        ``topk``: the share of a push's rows (dense: numbers) that is sent.
     kkt
         ``kkt``: what has come together for a weight is sent when it is larger than so many times
         ``l1``. Only keys of the latest pull, when exactly these are pushed, can be left out.
@@ -230,9 +231,9 @@ class TableSpec:
         )
         self._check_policies()
         check(
-            self.wire.push not in ("topk", "kkt") or self.kind == "sparse",
-            f"table {self.name}: push={self.wire.push!r} chooses among rows, and it is dense",
-            'use push="int8", or a sparse table',
+            self.wire.push != "kkt" or self.kind == "sparse",
+            f'table {self.name}: push="kkt" chooses among rows, and it is dense',
+            'use push="topk" or "int8", or a sparse table',
         )
         check(
             self.wire.push != "kkt" or isinstance(self.optimizer, Ftrl),

@@ -8,7 +8,8 @@ to a multiple of 8 bytes, so that every section of numbers is aligned where it i
 shards    pairs of uint32: shard, number of its keys. Keys and values are in this order.
 keys      int64. Sparse tables: one per row. Dense tables with `Flag.RANGES`: pairs
           (first element, end). Operations without keys: a text in JSON.
-values    rows of `dim` numbers of `dtype`. Replies that refuse: a text.
+values    rows of `dim` numbers of `dtype`. With `Flag.PICKED`: some of the elements' numbers,
+          then their places. Replies that refuse: a text.
 ========  =============================================================================
 
 Identity of a push
@@ -78,6 +79,7 @@ class Flag(IntFlag):
     KNOWN_KEYS = 16  # the keys section is the name of a list that was sent before
     STEP = 32  # BSP: split is the part, batch counts along its stream, clock is the step
     EARLY = 64  # a pull for the batch after the one in work: its clock is not yet the sender's
+    PICKED = 128  # dense: a push of some of the elements; for the others it is one of 0
 
 
 class Code(IntEnum):

@@ -17,7 +17,7 @@ from yarnps.server.sparse import SparseTable
 Table: TypeAlias = SparseTable | DenseTable
 
 # Numbers of their own: a request looks at them several times, and those of an enum are slow.
-_WHOLE, _RANGES = int(Flag.WHOLE), int(Flag.RANGES)
+_WHOLE, _RANGES, _PICKED = int(Flag.WHOLE), int(Flag.RANGES), int(Flag.PICKED)
 
 _DTYPE_OF = {"float32": wire.DType.FLOAT32, "float64": wire.DType.FLOAT64}
 
@@ -82,6 +82,8 @@ def values_of(table: Table, message: Message, count: int) -> NDArray[Any]:
             Code.DIM,
             f"table {table.spec.name} has rows of {table.spec.dim}, the message of {header.dim}",
         )
+    if header.flags & _PICKED:
+        return _spread(table, message, count)
     values = array(message.values, codecs.raw(header.dtype) or table.dtype)
     if header.dtype != expected:
         values = frozen(codecs.decode(values, header.dtype, header.code, table.dtype))
@@ -91,6 +93,19 @@ def values_of(table: Table, message: Message, count: int) -> NDArray[Any]:
             f"{count * table.spec.dim} values are needed, {len(values)} came",
         )
     return values.reshape(count, table.spec.dim) if table.spec.kind == "sparse" else values
+
+
+def _spread(table: Table, message: Message, count: int) -> NDArray[Any]:
+    """A push of some of the elements, as one of all: the optimizer sees 0 for the others."""
+    spec = table.spec
+    if spec.kind != "dense" or spec.wire.push != "topk" or message.header.op != Op.PUSH:
+        raise WireError(
+            Code.UNSUPPORTED, f"table {spec.name} takes no push of some of a gradient's numbers"
+        )
+    try:
+        return frozen(codecs.spread(message.values, count, table.dtype))
+    except ValueError as error:
+        raise WireError(Code.BAD_MESSAGE, f"table {spec.name}: {error}") from error
 
 
 def stretches_of(

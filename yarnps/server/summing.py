@@ -25,7 +25,7 @@ from yarnps.server.contents import Gradient
 from yarnps.server.steps import Contribution
 from yarnps.server.store import Store
 
-_KEPT_FLAGS = int(Flag.WHOLE | Flag.RANGES)
+_KEPT_FLAGS = int(Flag.WHOLE | Flag.RANGES | Flag.PICKED)
 
 
 class Weighted(NamedTuple):

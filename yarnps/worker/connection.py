@@ -123,6 +123,8 @@ class Connection:
         if spec is not None and spec.wire.key_lists and len(keys) >= keylists.LEAST_BYTES:
             header, keys = self._listed(request, header, keys)
         sections, values = _section(part.sections), _section(part.values)
+        if part.picked is not None:
+            values = b"".join((values, _section(part.picked)))
         self.write(
             wire.encode_as(header, request.number, generation, route, sections, keys, values)
         )

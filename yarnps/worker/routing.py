@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol.codecs import form_of_places
 from yarnps.protocol.shards import (
     Int64s,
     Partition,
@@ -48,6 +49,8 @@ class Part(NamedTuple):
     places
         Where the answer's rows go: sparse: numbers of the caller's keys; dense: pairs (first
         element, end) in the order of the answer.
+    picked
+        Where only some of the elements are pushed: which of the request's elements `values` are.
     """
 
     server: int
@@ -55,15 +58,12 @@ class Part(NamedTuple):
     keys: NDArray[Any] | None
     values: NDArray[Any] | None
     places: NDArray[Any] | None
+    picked: NDArray[Any] | None = None
 
     @property
     def nbytes(self) -> int:
-        keys, values = self.keys, self.values
-        return (
-            self.sections.nbytes
-            + (0 if keys is None else keys.nbytes)
-            + (0 if values is None else values.nbytes)
-        )
+        arrays = (self.keys, self.values, self.picked)
+        return self.sections.nbytes + sum(array.nbytes for array in arrays if array is not None)
 
 
 class Router:
@@ -243,6 +243,31 @@ class Router:
             yield _pick(part, owners == server, spec, self.shards)._replace(server=int(server))
 
 
+def some_of(parts: Iterable[Part], values: NDArray[Any], chosen: Int64s) -> Iterator[Part]:
+    """Requests for a dense table, with those of their elements that are chosen.
+
+    Parameters
+    ----------
+    values
+        The chosen elements.
+    chosen
+        Which ones they are, as the requests' places count, in increasing order.
+    """
+    for part in parts:
+        assert part.places is not None
+        first, end = part.places[:, 0], part.places[:, 1]
+        shifts = (
+            np.cumsum(end - first) - end
+        )  # from such a place to one among the request's elements
+        bounds = np.searchsorted(chosen, part.places).tolist()
+        mine = [chosen[a:b] + shift for (a, b), shift in zip(bounds, shifts, strict=True)]
+        picked = np.concatenate([chosen[:0], *mine])
+        yield part._replace(
+            values=np.concatenate([values[:0], *(values[a:b] for a, b in bounds)]),
+            picked=picked.astype(form_of_places(int((end - first).sum()))),
+        )
+
+
 def _pick(part: Part, mine: NDArray[np.bool_], spec: TableSpec, shards: int) -> Part:
     """What a request has of some of its shards."""
     sections, places = part.sections[mine], part.places
@@ -264,8 +289,14 @@ def _pick(part: Part, mine: NDArray[np.bool_], spec: TableSpec, shards: int) -> 
             lengths = places[:, 1] - places[:, 0] if spec.kind == "dense" else None
             places = places[chosen]
             chosen = chosen if lengths is None else np.repeat(chosen, lengths)
-    values = None if part.values is None else part.values[chosen]
-    return part._replace(sections=sections, keys=keys, values=values, places=places)
+    values, picked = part.values, part.picked
+    if picked is not None and values is not None:
+        stays = chosen[picked]
+        moved = np.cumsum(chosen)[picked[stays]] - 1
+        values, picked = values[stays], moved.astype(form_of_places(int(chosen.sum())))
+    elif values is not None:
+        values = values[chosen]
+    return part._replace(sections=sections, keys=keys, values=values, places=places, picked=picked)
 
 
 def _cuts(starts: Int64s, a: int, b: int, row_bytes: int) -> Iterator[tuple[int, int]]:

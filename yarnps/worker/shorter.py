@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps.protocol.codecs import Encoded, encode
+from yarnps.protocol.codecs import Encoded, encode, picked
 from yarnps.protocol.shards import Int64s
 from yarnps.protocol.tables import Ftrl, TableSpec, Wire
 from yarnps.worker.calls import Call
@@ -17,23 +17,40 @@ from yarnps.worker.residuals import DenseResiduals, SparseResiduals
 
 log = logging.getLogger(__name__)
 
+Residuals = TypeVar("Residuals", SparseResiduals, DenseResiduals)
 
-class SparsePushes:
-    """Rows of a sparse table on their way to the servers.
+
+class Pushes(Generic[Residuals]):
+    """What pushes of every table have in common.
 
     Attributes
     ----------
     zeroed
-        Residual rows that a return to an older state of the tables has made void.
+        Residual rows (dense: numbers) that a return to an older state of the tables has made void.
     """
 
-    def __init__(self, spec: TableSpec, wire: Wire) -> None:
+    def __init__(self, spec: TableSpec, wire: Wire, residuals: Residuals | None) -> None:
         self._spec = spec
         self._wire = wire
-        self._residuals = SparseResiduals(spec) if wire.loses else None
+        self._residuals: Residuals | None = residuals
         self._generation = 0
-        self._latest: tuple[Int64s, Call] | None = None
         self.zeroed = 0
+
+    def _follow(self, generation: int) -> None:
+        """The tables went back to a cut: what was left out since belongs to no state of theirs."""
+        if generation > self._generation and self._residuals is not None:
+            if self._generation and (gone := self._residuals.clear()):
+                self.zeroed += gone
+                log.warning("table %s: %d residuals are zeroed", self._spec.name, gone)
+            self._generation = generation
+
+
+class SparsePushes(Pushes[SparseResiduals]):
+    """Rows of a sparse table on their way to the servers."""
+
+    def __init__(self, spec: TableSpec, wire: Wire) -> None:
+        super().__init__(spec, wire, SparseResiduals(spec) if wire.loses else None)
+        self._latest: tuple[Int64s, Call] | None = None
 
     def pulls(self, keys: Int64s, call: Call) -> None:
         """A pull is made; its answer will show which weights are 0."""
@@ -62,10 +79,10 @@ class SparsePushes:
         """Which of the rows go now."""
         chosen = np.ones(len(keys), bool)
         if self._wire.push == "topk":
-            count = math.ceil(self._wire.keep * len(keys))
-            if count < len(keys):
+            left = _left_out(self._wire, len(keys))
+            if left:
                 sizes = np.square(total, dtype=np.float64).sum(axis=1)
-                chosen[np.argpartition(sizes, len(keys) - count)[: len(keys) - count]] = False
+                chosen[np.argpartition(sizes, left)[:left]] = False
         elif self._wire.push == "kkt" and self._latest is not None:
             known, call = self._latest
             optimizer = self._spec.optimizer
@@ -75,38 +92,41 @@ class SparsePushes:
                 chosen = call.out.any(axis=1) | ~small
         return chosen
 
-    def _follow(self, generation: int) -> None:
-        """The tables went back to a cut: what was left out since belongs to no state of theirs."""
-        if generation > self._generation and self._residuals is not None:
-            if self._generation and (gone := self._residuals.clear()):
-                self.zeroed += gone
-                log.warning("table %s: %d residual rows are zeroed", self._spec.name, gone)
-            self._generation = generation
 
-
-class DensePushes:
-    """Elements of a dense table on their way to the servers; attributes as of `SparsePushes`."""
+class DensePushes(Pushes[DenseResiduals]):
+    """Elements of a dense table on their way to the servers."""
 
     def __init__(self, spec: TableSpec, wire: Wire) -> None:
-        self._spec = spec
-        self._wire = wire
-        self._residuals = DenseResiduals(spec) if wire.loses else None
-        self._generation = 0
-        self.zeroed = 0
+        super().__init__(spec, wire, DenseResiduals(spec) if wire.loses else None)
 
     def shortened(self, first: int, values: NDArray[Any], generation: int) -> Encoded:
-        """The elements from `first` on, as they are sent."""
-        if generation > self._generation and self._residuals is not None:
-            if self._generation and (gone := self._residuals.clear()):
-                self.zeroed += gone
-                log.warning("table %s: %d residuals are zeroed", self._spec.name, gone)
-            self._generation = generation
+        """The elements from `first` on, as they are sent: all, or some with their places."""
+        self._follow(generation)
         if self._residuals is None:
             return encode(values, self._wire.push)
         if not np.isfinite(values).all():
             return encode(values, "exact")
         rest = self._residuals.part(first, first + len(values))
         total = values + rest
+        if self._wire.push == "topk":
+            chosen = self._largest(total)
+            rest[:] = total
+            rest[chosen] = 0
+            return picked(total, chosen)
         encoded = encode(total, self._wire.push)
         rest[:] = total - encoded.decoded(total.dtype)
         return encoded
+
+    def _largest(self, total: NDArray[Any]) -> NDArray[np.int64]:
+        """Places of the numbers that go now; a 0 says nothing and never goes."""
+        sizes = np.abs(total)
+        left = _left_out(self._wire, len(total))
+        if not left:
+            return np.flatnonzero(sizes)
+        chosen = np.argpartition(sizes, left)[left:]
+        return np.sort(chosen[sizes[chosen] > 0])
+
+
+def _left_out(wire: Wire, count: int) -> int:
+    """How many of a push's rows or numbers wait."""
+    return count - math.ceil(wire.keep * count)

@@ -11,13 +11,14 @@ from yarnps._errors import InputError
 from yarnps.protocol import wire
 from yarnps.protocol.shards import Int64s, add_rows, strictly_increasing
 from yarnps.protocol.tables import TableSpec
-from yarnps.protocol.wire import Message, Op
+from yarnps.protocol.wire import Flag, Message, Op
 from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.connection import kind_of
 from yarnps.worker.functions import all_shards
 from yarnps.worker.futures import Future
 from yarnps.worker.gather import SMALL_KEYS, SMALL_ROW_BYTES, Kind, may_share
+from yarnps.worker.routing import some_of
 from yarnps.worker.shorter import DensePushes, SparsePushes
 from yarnps.worker.table import CurrentBatch, Table
 
@@ -305,17 +306,21 @@ class DenseTable(Table):
             sent = self._limited(sent)
         out = self._out(None, shape) if op == Op.PUSH_PULL else None
         call = self._write(op, out, flags=kind_of(self.spec, ranges=rows is not None))
-        router = self._client.router
-        flat = sent.reshape(-1)
+        flat, chosen = sent.reshape(-1), None
         if op == Op.PUSH and self._pushes is not None:
             short = self._pushes.shortened(first, flat, self._client.generation)
-            call.header = call.header._replace(dtype=int(short.dtype), code=short.code)
-            flat = short.values
+            flat, chosen, header = short.values, short.places, call.header
+            some = 0 if chosen is None else int(Flag.PICKED)
+            call.header = header._replace(
+                dtype=int(short.dtype), code=short.code, flags=header.flags | some
+            )
+        router, numbers = self._client.router, flat if chosen is None else None
         if rows is None:
-            self._client.submit(call, router.dense(self.spec, flat))
+            parts = router.dense(self.spec, numbers)
         else:
-            parts = router.ranges(self.spec, first, end, flat, announce=self._announces(call))
-            self._client.submit(call, parts)
+            announce = self._announces(call)
+            parts = router.ranges(self.spec, first, end, numbers, announce=announce)
+        self._client.submit(call, parts if chosen is None else some_of(parts, flat, chosen))
         return Future(self._client, call, out, shape)
 
     def _range(self, rows: tuple[int, int] | None) -> tuple[int, int, tuple[int, ...]]:
