@@ -28,9 +28,8 @@ def test_the_same_numbers_as_plain_loops(name: str, dim: int) -> None:
     words = np.array([word for sentence in sentences for word in sentence], np.int64)
     ends = np.cumsum([len(sentence) for sentence in sentences])
     expected = inputs.astype(np.float64), outputs.astype(np.float64)
-    draws = plain.Draws(SEED)
-    parts = plain.windows(sentences, pool.tolist(), WINDOW, NEGATIVE, draws)
-    getattr(plain, name)(*expected, parts, RATE)
+    settings = plain.Settings(WINDOW, NEGATIVE, RATE)
+    getattr(plain, name)(*expected, sentences, pool.tolist(), settings, plain.Draws(SEED))
     before = inputs.copy()
     loss = getattr(_kernel, name)(
         ends,
@@ -84,6 +83,21 @@ def test_a_sample_that_is_the_word_itself_is_left_out() -> None:
     run(inputs, outputs, [0, 0], negative=50)
     # Twice a step towards 1, as many as there are pairs, and none towards 0.
     np.testing.assert_allclose(outputs, 0.1 * (0.5 + 1 - plain.sigmoid(0.4)), atol=1e-3)
+
+
+def test_a_pair_starts_where_the_one_before_it_has_left_the_rows() -> None:
+    inputs, outputs = np.ones((2, 8), np.float32), np.zeros((2, 8), np.float32)
+    run(inputs, outputs, [0, 1, 0], negative=0)
+    # Both neighbours of 1 are 0: the first one's step makes the score of the second 0.4.
+    np.testing.assert_allclose(outputs[1], 0.1 * (0.5 + 1 - plain.sigmoid(0.4)), atol=1e-3)
+
+
+def test_each_pair_has_samples_of_its_own() -> None:
+    inputs = np.full((1, 8), 0.1, np.float32)
+    outputs, pool = np.zeros((200, 8), np.float32), np.arange(1, 200)
+    run(inputs, outputs, [0, 0, 0], pool=pool, window=1, negative=5)
+    # Four pairs; of 20 samples out of 199 one or two may be the same.
+    assert 18 <= np.any(outputs[1:], axis=1).sum() <= 20
 
 
 def test_a_lone_word_has_no_window_and_draws_no_samples() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from yarnps._errors import DataError
 from yarnps.apps.word2vec import _vocabulary
-from yarnps.apps.word2vec._blocks import MAX_SENTENCE, Block, Blocks, kept_share
+from yarnps.apps.word2vec._blocks import MAX_SENTENCE, Block, Blocks, drawn, kept_share
 from yarnps.apps.word2vec._vocabulary import Vocabulary, count_words, merged, read_tsv
 from yarnps.data import hash64
 
@@ -143,9 +143,20 @@ def test_frequent_words_are_thinned_by_the_formula_of_the_reference_program() ->
     )
 
 
-def test_the_pool_is_drawn_by_count_to_the_power() -> None:
-    known = vocabulary(["a " * 8_000 + "b " * 1_000])
-    (block,) = blocks_of(known, pool_share=10.0, block_words=10**6).of(["a b " * 5_000], rng())
-    drawn = Counter(known.words[i] for i in block.output_words[block.pool])
-    assert drawn["a"] / drawn["b"] == pytest.approx(8**0.75, rel=0.05)
-    assert len(block.pool) == 100_000
+def test_the_pool_holds_each_word_by_its_count_to_the_power() -> None:
+    known = vocabulary(["a " * 8_000 + "b " * 1_000 + "c"])
+    (block,) = blocks_of(known, pool_share=0.5, block_words=10**6).of(["a b " * 5_000], rng())
+    found = Counter(known.words[i] for i in block.output_words[block.pool])
+    weights = {"a": 8_000**0.75, "b": 1_000**0.75, "c": 1.0}
+    assert sum(found.values()) == len(block.pool) == 5_000
+    for word, weight in weights.items():
+        # Independent draws would be off by 27, for two of the words.
+        assert abs(found[word] - 5_000 * weight / sum(weights.values())) < 2
+
+
+def test_every_word_may_be_drawn() -> None:
+    sums = np.cumsum([1.0, 1e-3, 0.0, 2.0])
+    found = np.concatenate([drawn(sums, 3, np.random.default_rng(i)) for i in range(3_000)])
+    shares = np.bincount(found, minlength=4) / len(found)
+    np.testing.assert_allclose(shares, [1 / 3.001, 1e-3 / 3.001, 0, 2 / 3.001], atol=3e-4)
+    assert shares[1] > 0

@@ -6,11 +6,20 @@ Random numbers are drawn as the kernel draws them, so that both can be compared 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+
+
+class Settings(NamedTuple):
+    """Of a training."""
+
+    window: int
+    negative: int
+    rate: float
 
 
 class Draws:
@@ -25,50 +34,69 @@ class Draws:
 
 
 def windows(
-    sentences: Sequence[Sequence[int]],
-    pool: Sequence[int],
-    window: int,
-    negative: int,
-    draws: Draws,
-) -> Iterator[tuple[list[int], list[int]]]:
-    """The neighbours of each word, and the word with its negative samples."""
+    sentences: Sequence[Sequence[int]], window: int, draws: Draws
+) -> Iterator[tuple[int, list[int]]]:
+    """Each word that has neighbours, with these."""
     for words in sentences:
         for i, word in enumerate(words):
             reach = window - draws.below(window)
-            near = [words[j] for j in range(max(0, i - reach), min(len(words), i + reach + 1))]
-            near.remove(word) if near.count(word) == 1 else near.pop(i - max(0, i - reach))
+            near = [
+                words[j] for j in range(max(0, i - reach), min(len(words), i + reach + 1)) if j != i
+            ]
             if near:
-                samples = [pool[draws.below(len(pool))] for _ in range(negative)]
-                yield near, [word, *(s for s in samples if s != word)]
+                yield word, near
+
+
+def targets(word: int, pool: Sequence[int], negative: int, draws: Draws) -> list[int]:
+    """The word, and negative samples that are not the word."""
+    samples = [pool[draws.below(len(pool))] for _ in range(negative)]
+    return [word, *(sample for sample in samples if sample != word)]
 
 
 def sigmoid(score: float) -> float:
     return float(1 / (1 + np.exp(-score)))
 
 
+def step(row: Array, outputs: Array, words: Sequence[int], rate: float) -> Array:
+    """Move the words' output rows along a row; what the row is to be moved by.
+
+    The first word should score high, the others low; scores are those before any row moves.
+    """
+    scores = [row @ outputs[word] for word in words]
+    move = np.zeros(len(row))
+    for number, (word, score) in enumerate(zip(words, scores, strict=True)):
+        error = float(number == 0) - sigmoid(score)
+        move += rate * error * outputs[word]
+        outputs[word] += rate * error * row
+    return move
+
+
 def skip_gram(
-    inputs: Array, outputs: Array, parts: Iterator[tuple[list[int], list[int]]], rate: float
+    inputs: Array,
+    outputs: Array,
+    sentences: Sequence[Sequence[int]],
+    pool: Sequence[int],
+    settings: Settings,
+    draws: Draws,
 ) -> None:
-    """Each neighbour's vector learns to predict the word; scores are those before any change."""
-    for near, targets in parts:
-        old_in, old_out = inputs.copy(), outputs.copy()
+    """Each neighbour's vector learns to predict the word, one after the other."""
+    for word, near in windows(sentences, settings.window, draws):
         for context in near:
-            for number, target in enumerate(targets):
-                step = (float(number == 0) - sigmoid(old_in[context] @ old_out[target])) * rate
-                inputs[context] += step * old_out[target]
-                outputs[target] += step * old_in[context]
+            words = targets(word, pool, settings.negative, draws)
+            inputs[context] += step(inputs[context], outputs, words, settings.rate)
 
 
 def cbow(
-    inputs: Array, outputs: Array, parts: Iterator[tuple[list[int], list[int]]], rate: float
+    inputs: Array,
+    outputs: Array,
+    sentences: Sequence[Sequence[int]],
+    pool: Sequence[int],
+    settings: Settings,
+    draws: Draws,
 ) -> None:
     """The mean of the neighbours' vectors learns to predict the word."""
-    for near, targets in parts:
-        mean, old_out = inputs[near].mean(axis=0), outputs.copy()
-        move = np.zeros(inputs.shape[1])
-        for number, target in enumerate(targets):
-            step = (float(number == 0) - sigmoid(mean @ old_out[target])) * rate
-            move += step * old_out[target]
-            outputs[target] += step * mean
+    for word, near in windows(sentences, settings.window, draws):
+        words = targets(word, pool, settings.negative, draws)
+        move = step(inputs[near].mean(axis=0), outputs, words, settings.rate)
         for context in near:
             inputs[context] += move

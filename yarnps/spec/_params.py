@@ -128,7 +128,10 @@ class Word2vecParams(Section):
         "for each word, from 1 to this.",
     )
     negative: int = Field(
-        default=5, ge=1, le=1000, description="Negative samples of a word, shared by its window."
+        default=5,
+        ge=1,
+        le=1000,
+        description="Negative samples of a pair of words; of a word with `cbow`.",
     )
     min_count: int = Field(default=5, ge=1, description="Words that occur less often are left out.")
     max_words: int | None = Field(
@@ -161,11 +164,12 @@ class Word2vecParams(Section):
         description="Words that are trained on between a pull and a push.",
     )
     negative_pool: float = Field(
-        default=0.25,
+        default=1.0,
         gt=0,
         le=1000,
         description="For each block so many samples a word are drawn, and its words take their "
-        "negative samples from these: fewer rows travel.",
+        "negative samples from these. With less, fewer rows travel, and rare words are "
+        "drawn seldom, but then often.",
     )
     output: Literal["binary", "text", "both"] = Field(
         default="binary",

@@ -97,7 +97,7 @@ class Blocks:
 
     def _block(self, words: Ints, ends: Ints, rng: np.random.Generator) -> Block:
         size = max(1, round(self._pool_share * len(words)))
-        pool = np.searchsorted(self._noise, rng.random(size) * self._noise[-1], side="right")
+        pool = drawn(self._noise, size, rng)
         found = np.empty(len(words) + size, np.int64)
         inputs = _find_new(words, self._places, found, 0)
         outputs = _find_new(pool, self._places, found, inputs)
@@ -150,6 +150,17 @@ def kept_share(counts: Ints, sample: float) -> NDArray[np.float32]:
     threshold = sample * float(counts.sum())
     share = (np.sqrt(counts / threshold) + 1) * threshold / counts
     return np.minimum(share, 1).astype(np.float32)
+
+
+def drawn(sums: NDArray[np.float64], size: int, rng: np.random.Generator) -> Ints:
+    """A sample of places by weights, given their running sums; in increasing order.
+
+    One from each of `size` parts of equal weight: so a place is there less than two times more, or
+    less, than its share of `size`. Wholly independent draws would be off by the root of that share.
+    """
+    spots = (np.arange(size) + rng.random(size)) * (sums[-1] / size)
+    places: Ints = np.searchsorted(sums, spots, side="right")
+    return np.minimum(places, len(sums) - 1)  # rounding may put the last spot at the very end
 
 
 # FNV-1a, mixed at the end because its low bits alone are poor.

@@ -1,12 +1,12 @@
 """The arithmetic of skip-gram and CBOW with negative sampling, on the rows of one block.
 
-The objective and the update are those of Mikolov et al. (NIPS 2013). As in the reference program a
-word's window shrinks at random, and an output row whose score is beyond ±6 is not moved.
+The objective and the update are those of Mikolov et al. (NIPS 2013), in the reference program's
+order: pair after pair, each with negative samples of its own, and each pair's rows have moved when
+the next pair is scored. A word's window shrinks at random, and an output row whose score is beyond
+±6 is not moved.
 
-Two things are done otherwise, for speed. The negative samples of a word are shared by all words of
-its window (Ji et al., 2016), so that the window becomes a small matrix product: its scores are
-taken before any of its rows moves. And samples are drawn from a pool that was drawn for the
-block, so that a worker needs fewer rows.
+One thing is done otherwise: samples are drawn from a pool that was drawn for the block, so that a
+worker needs fewer rows.
 
 Rows have a width that is a multiple of `LANES`: what is beyond the vectors' dimension is 0, and
 stays so.
@@ -137,18 +137,32 @@ def _contexts(ins, begin, end, i, window, state, contexts):  # type: ignore[no-u
     return near, state
 
 
+@inlined
+def _learn(row, outputs, targets, steps, count, move):  # type: ignore[no-untyped-def]
+    """Move the targets along the row, and the row along what they were before."""
+    width = row.shape[0]
+    for k in range(width):
+        move[k] = 0
+    for t in range(count):
+        target, step = outputs[targets[t]], steps[t]
+        for k in range(width):
+            value = target[k]
+            move[k] += step * value
+            target[k] = value + step * row[k]
+    for k in range(width):
+        row[k] += move[k]
+
+
 @fast_jit
 def skip_gram(ends, ins, outs, inputs, outputs, pool, window, negative, rate, seed):  # type: ignore[no-untyped-def]
     """Go through the block's sentences; changes `inputs` and `outputs`.
 
     Returns the sum over all words of the mean loss of a word's pairs, before they are learned from.
     """
-    width = inputs.shape[1]
     contexts = np.empty(2 * window, np.int64)
     targets = np.empty(negative + 1, np.int64)
-    steps = np.empty((2 * window, negative + 1), np.float32)  # by context, then by target
-    turned = np.empty((negative + 1, 2 * window), np.float32)
-    moves = np.empty((2 * window, width), np.float32)
+    steps = np.empty(negative + 1, np.float32)
+    move = np.empty(inputs.shape[1], np.float32)
     state = seed
     loss = 0.0
     begin = 0
@@ -156,23 +170,12 @@ def skip_gram(ends, ins, outs, inputs, outputs, pool, window, negative, rate, se
         end = ends[sentence]
         for i in range(begin, end):
             near, state = _contexts(ins, begin, end, i, window, state, contexts)
-            if near == 0:
-                continue
-            count, state = _targets(outs[i], pool, negative, state, targets)
             for a in range(near):
-                _scores(inputs[contexts[a]], outputs, targets, count, steps[a])
-                loss += _judged(steps[a], count, rate) / near
-                for t in range(count):
-                    turned[t, a] = steps[a, t]
-            for a in range(near):
-                moves[a] = 0
-                _add_products(moves[a], steps[a], outputs, targets, count)
-            for t in range(count):
-                _add_products(outputs[targets[t]], turned[t], inputs, contexts, near)
-            for a in range(near):
-                row, move = inputs[contexts[a]], moves[a]
-                for k in range(width):
-                    row[k] += move[k]
+                row = inputs[contexts[a]]
+                count, state = _targets(outs[i], pool, negative, state, targets)
+                _scores(row, outputs, targets, count, steps)
+                loss += _judged(steps, count, rate) / near
+                _learn(row, outputs, targets, steps, count, move)
         begin = end
     return loss
 
@@ -201,12 +204,7 @@ def cbow(ends, ins, outs, inputs, outputs, pool, window, negative, rate, seed): 
             _add_products(mean, shares, inputs, contexts, near)
             _scores(mean, outputs, targets, count, steps)
             loss += _judged(steps, count, rate)
-            move[:] = 0
-            _add_products(move, steps, outputs, targets, count)
-            for t in range(count):
-                row, step = outputs[targets[t]], steps[t]
-                for k in range(width):
-                    row[k] += step * mean[k]
+            _learn(mean, outputs, targets, steps, count, move)
             for a in range(near):
                 row = inputs[contexts[a]]
                 for k in range(width):

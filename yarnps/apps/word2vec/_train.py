@@ -29,8 +29,9 @@ def train(job: Job) -> None:
     """Train until the job's input has ended."""
     # Checked and complete since the submission: the job model need not be loaded for it.
     params = cast("Word2vecParams", SimpleNamespace(**job.params))
-    half = 0.5 / params.dim
-    inputs = job.sparse(INPUT, params.dim, optimizer=Add(), init=Uniform(-half, half))
+    # As gensim's begin; the first program's began with half of that.
+    most = 1 / params.dim
+    inputs = job.sparse(INPUT, params.dim, optimizer=Add(), init=Uniform(-most, most))
     outputs = job.sparse(OUTPUT, params.dim, optimizer=Add())
     known = Known(job, params)
     evaluation = Evaluation(inputs, known)
