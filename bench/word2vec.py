@@ -2,7 +2,7 @@
 
 ``python -m bench.word2vec speed [--files N] [--repeats R] [--algorithm skipgram|cbow]``
 ``python -m bench.word2vec quality [--seeds 1,2,3,4,5] [--epochs E] [--algorithm …] [--folder DIR]
-[--unmixed]``
+[--unmixed] [--workers W]``
 
 The text is that of `specs/english_data.py`, made when it is not there: 14 M words in 8 files. Both
 sides have the same settings: dim 100, window 5, 5 negative samples, min count 5, sample 1e-3.
@@ -171,7 +171,7 @@ def speed(options: argparse.Namespace, folder: Path) -> None:
     peers, ours = [], []
     for _ in range(options.repeats):
         peers.append(run_peer(task, folder, folder / "peer.bin"))
-        ours.append(run_ours(task, folder, folder / "model", batch_rows=options.batch_rows))
+        ours.append(run_ours(task, folder, folder / "model", options.workers, options.batch_rows))
     for name, runs in (("gensim", peers), ("word2vec", ours)):
         show(f"{name}_words", [words / run.seconds for run in runs], "words/s")
         show(f"{name}_words_per_cpu", [words / run.cpu for run in runs], "words/CPU-s")
@@ -200,9 +200,10 @@ def quality(options: argparse.Namespace, folder: Path) -> None:
         for side, path in sides.items():
             if not path.exists():
                 run_peer(task, folder, path, threads=1, mixed=side == "gensim_mixed")
-        sides["word2vec"] = folder / f"yarnps-{'' if mixed else 'unmixed-'}{name}"
+        order = "mixed" if mixed else "unmixed"
+        sides["word2vec"] = folder / f"yarnps-{order}-{options.workers}-{name}"
         if not (sides["word2vec"] / "manifest.json").exists():
-            run_ours(task, folder, sides["word2vec"], batch_rows=options.batch_rows)
+            run_ours(task, folder, sides["word2vec"], options.workers, options.batch_rows)
         for side, path in sides.items():
             found.setdefault(side, []).append(metrics_of(path))
             print(side, "seed", seed, json.dumps(found[side][-1]), flush=True)
@@ -261,6 +262,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--batch-rows", type=int, default=4096)
+    parser.add_argument("--workers", type=int, default=THREADS, help="of our job")
     parser.add_argument("--seeds", type=lambda text: [int(n) for n in text.split(",")])
     parser.add_argument("--folder", type=Path, help="keeps vectors")
     parser.add_argument("--unmixed", action="store_true", help="our job, too")
