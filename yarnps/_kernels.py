@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numba
+from llvmlite import ir
 from numba.extending import intrinsic as _intrinsic
 
 intrinsic: Any = _intrinsic  # it gives the function another signature, which stubs do not say
@@ -202,6 +203,25 @@ def pointer(_context, address):  # type: ignore[no-untyped-def]
 
 
 _carray: Any = numba.carray  # type: ignore[attr-defined]
+
+
+@intrinsic
+def fetch(_context, address):  # type: ignore[no-untyped-def]
+    """Have the cache line at an address (int64) brought into the cache, without waiting for it.
+
+    Nothing is read: an address that is no memory does no harm.
+    """
+
+    def code(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+        # For reading (0), into all levels (3), data (1).
+        builder.call(prefetch, [pointer, number(0), number(3), number(1)])
+        return _context.get_dummy_value()
+
+    return numba.types.void(numba.types.int64), code
 
 
 @inlined

@@ -31,6 +31,7 @@ from yarnps.server.dense import DenseTable
 from yarnps.server.sparse import SparseTable
 
 STEPS = 25
+ROWS = 600  # two and a bit of the stretches in which rows of one number are worked on
 ALL = np.stack([np.arange(SHARDS), np.zeros(SHARDS)], axis=1).astype(np.uint32)
 WARM = WarmUp(CosineDecay(0.3, steps=20, end=0.01), steps=5, start=0.02)
 
@@ -125,10 +126,10 @@ def test_sparse_with_every_row_in_every_push(
     table = SparseTable(
         sparse(dim=dim, optimizer=optimizer, dtype=dtype, **started(optimizer)), places()
     )
-    keys, sections, _ = sorted_by_shard(np.random.default_rng(3).permutation(200))
+    keys, sections, _ = sorted_by_shard(np.random.default_rng(3).permutation(ROWS))
     start = table.pull(keys, sections).astype(np.float64)
-    grads = np.random.default_rng(3).normal(size=(STEPS, 200, dim)).astype(dtype)
-    touched = np.ones((STEPS, 200), bool)
+    grads = np.random.default_rng(3).normal(size=(STEPS, ROWS, dim)).astype(dtype)
+    touched = np.ones((STEPS, ROWS), bool)
     exact = grads.astype(np.float64)
     if isinstance(optimizer, Adam):
         expected = formulas.sparse_adam(exact, touched, optimizer, start)

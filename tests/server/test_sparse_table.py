@@ -28,11 +28,15 @@ def pull(table: SparseTable, keys: Any) -> Any:
     return out
 
 
-@pytest.mark.parametrize("dim", [1, 3])
-@pytest.mark.parametrize("seed", range(5))
-def test_it_is_a_dict(seed: int, dim: int) -> None:
+# Rows of 4 and 24 bytes lie apart from their tags, those of 8 and 16 beside them.
+@pytest.mark.parametrize(
+    ("dtype", "dim"), [("float32", 1), ("float64", 1), ("float64", 2), ("float64", 3)]
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_it_is_a_dict(seed: int, dtype: str, dim: int) -> None:
     rng = np.random.default_rng(seed)
-    table = SparseTable(sparse(dim=dim, optimizer=Add(), dtype="float64"), places())
+    table = SparseTable(sparse(dim=dim, optimizer=Add(), dtype=dtype), places())
+    close = {"rtol": 1e-13} if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-5}
     known: dict[int, Any] = {}
     # Keys of every kind: small, huge, negative, the extremes, and many that repeat.
     domain = np.unique(
@@ -53,7 +57,7 @@ def test_it_is_a_dict(seed: int, dim: int) -> None:
             known[key] = known.get(key, np.zeros(dim)) + value
         asked = rng.choice(domain, 300)
         expected = np.array([known.get(key, np.zeros(dim)) for key in asked.tolist()])
-        np.testing.assert_allclose(pull(table, asked), expected, rtol=1e-13)
+        np.testing.assert_allclose(pull(table, asked), expected, **close)
         assert table.rows == len(known)  # a pull makes no rows
     found: dict[int, Any] = {}
     for shard in range(SHARDS):
@@ -61,7 +65,7 @@ def test_it_is_a_dict(seed: int, dim: int) -> None:
         assert (shard_numbers(rows.keys, 4) == shard).all()
         found.update(zip(rows.keys.tolist(), rows.states, strict=True))
     assert set(found) == set(known)
-    assert all(np.allclose(found[key], known[key], rtol=1e-13) for key in known)
+    assert all(np.allclose(found[key], known[key], **close) for key in known)
 
 
 def test_a_table_holds_only_its_own_shards() -> None:
@@ -143,4 +147,4 @@ def test_memory_per_row_stays_near_the_rows_own() -> None:
     keys = np.random.default_rng(0).integers(-(2**62), 2**62, 1_000_000)
     for part in np.array_split(np.unique(keys), 100):
         push(table, part, np.ones(len(part)))
-    assert table.nbytes / table.rows < 2.2 * 16
+    assert 1.15 * 16 < table.nbytes / table.rows < 1.4 * 16

@@ -7,20 +7,28 @@ its segment. A key's home is ``(t * capacity) >> 32`` where t are the tag's top 
 the order of their shards walk through memory, and a larger segment is filled by reading the old
 one from front to back.
 
-Segments lie anywhere in memory: `tags_at` and `rows_at` have their addresses, by place. To the
+Segments lie anywhere in memory: `tags_at` and `rows_at` have the addresses of their first tag and
+row, by place; from one tag to the next it is `tag_step` bytes, from row to row `row_step`. To the
 other kernels a row is its address, too. A key that has no row is given that of a row of zeros.
 Rows are moved as words of 4 bytes, so that these kernels are compiled once for all dtypes.
+
+A table is larger than a core's cache, and a key's slot may be anywhere in its segment. So while
+the keys of one section are looked up, the homes of the next one's are on their way already.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from yarnps._kernels import inlined, jit, row_at
+from yarnps._kernels import fetch, inlined, jit, row_at
 from yarnps.protocol.shards import mix, shard_of, unmix
 
 _H32 = np.uint64(32)
 _ONE = np.uint64(1)
+
+# Rows of at most so many bytes that are not beside their tag are fetched with it: the row of a key
+# is then in the same cache line as its home's, or the next. Wider ones lie too far from it.
+_NARROW = 16
 
 # Initial values: kinds of distribution.
 ZEROS, UNIFORM, NORMAL = 0, 1, 2
@@ -32,14 +40,14 @@ def _home(tag, size):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _row_of(wanted, tags, size, first, row_bytes, none):  # type: ignore[no-untyped-def]
+def _row_of(wanted, tags_at, rows_at, capacity, steps, tag, none):  # type: ignore[no-untyped-def]
     """The address of the row with a tag, or `none`."""
-    at = _home(wanted, size)
-    capacity = tags.shape[0]
+    tag_step, row_step = steps
+    at = _home(wanted, np.uint64(capacity))
     while True:
-        found = tags[at]
+        found = row_at(tags_at + at * tag_step, 1, tag)[0]
         if found == wanted:
-            return first + at * row_bytes
+            return rows_at + at * row_step
         if found == 0:
             return none
         at += 1
@@ -47,76 +55,91 @@ def _row_of(wanted, tags, size, first, row_bytes, none):  # type: ignore[no-unty
             at = 0
 
 
+@inlined
+def _fetch_homes(keys, first, end, tags_at, rows_at, capacity, steps, bits):  # type: ignore[no-untyped-def]
+    """Have the homes of keys brought into the cache, without waiting for them."""
+    tag_step, row_step = steps
+    apart = row_step <= _NARROW and row_step != tag_step
+    for i in range(first, end):
+        at = _home((mix(np.uint64(keys[i])) << np.uint64(bits)) | _ONE, np.uint64(capacity))
+        fetch(tags_at + at * tag_step)
+        if apart:
+            fetch(rows_at + at * row_step)
+
+
 @jit
 def find(  # type: ignore[no-untyped-def]
-    keys, sections, places, tags_at, rows_at, sizes, tag, row_bytes, bits, none, rows
+    keys, sections, places, tags_at, rows_at, sizes, steps, tag, bits, none, rows
 ):
     """Look keys up; ``rows[i]`` becomes the row's address, or `none`.
 
-    `tag` is any array of tags, for its dtype. Returns (number of keys without a row, number of
-    keys that are not of the stated shard).
+    `steps` is (tag_step, row_step); `tag` any array of tags, for its dtype. Returns (number of
+    keys without a row, number of keys that are not of the stated shard).
     """
     missing = 0
     wrong = 0
-    i = 0
-    for s in range(sections.shape[0]):
-        shard = np.uint64(sections[s, 0])
-        place = places[sections[s, 0]]
-        capacity = sizes[place]
-        size = np.uint64(capacity)
-        tags = row_at(tags_at[place], capacity, tag)
-        first = rows_at[place]
-        for _ in range(sections[s, 1]):
-            h = mix(np.uint64(keys[i]))
-            wrong += shard_of(h, bits) != shard
-            row = _row_of((h << np.uint64(bits)) | _ONE, tags, size, first, row_bytes, none)
-            missing += row == none
-            rows[i] = row
-            i += 1
+    i = fetched = 0
+    for s in range(sections.shape[0] + 1):
+        if s < sections.shape[0]:
+            begin, fetched = fetched, fetched + np.int64(sections[s, 1])
+            p = places[sections[s, 0]]
+            _fetch_homes(keys, begin, fetched, tags_at[p], rows_at[p], sizes[p], steps, bits)
+        if s > 0:
+            shard = np.uint64(sections[s - 1, 0])
+            p = places[sections[s - 1, 0]]
+            first_tag, first_row, capacity = tags_at[p], rows_at[p], sizes[p]
+            for _ in range(sections[s - 1, 1]):
+                h = mix(np.uint64(keys[i]))
+                wrong += shard_of(h, bits) != shard
+                wanted = (h << np.uint64(bits)) | _ONE
+                row = _row_of(wanted, first_tag, first_row, capacity, steps, tag, none)
+                missing += row == none
+                rows[i] = row
+                i += 1
     return missing, wrong
 
 
 @jit
 def find_moved(  # type: ignore[no-untyped-def]
-    keys, sections, places, tags_at, rows_at, sizes, tag, row_bytes, bits, none, moved, rows
+    keys, sections, places, tags_at, rows_at, sizes, steps, tag, bits, none, moved, rows
 ):
     """Look those keys up again whose segments have moved; `moved` is by place."""
     i = 0
     for s in range(sections.shape[0]):
-        place = places[sections[s, 0]]
+        p = places[sections[s, 0]]
         end = i + np.int64(sections[s, 1])
-        if moved[place]:
-            size = np.uint64(sizes[place])
-            tags = row_at(tags_at[place], sizes[place], tag)
+        if moved[p]:
+            first_tag, first_row, capacity = tags_at[p], rows_at[p], sizes[p]
             for j in range(i, end):
                 wanted = (mix(np.uint64(keys[j])) << np.uint64(bits)) | _ONE
-                rows[j] = _row_of(wanted, tags, size, rows_at[place], row_bytes, none)
+                rows[j] = _row_of(wanted, first_tag, first_row, capacity, steps, tag, none)
         i = end
 
 
 @jit
 def insert(  # type: ignore[no-untyped-def]
-    keys, sections, places, tags_at, rows_at, sizes, tag, row_bytes, bits, none, rows, used, limits
+    keys, sections, places, tags_at, rows_at, sizes, steps, tag, bits, none, rows, used, limits
 ):
     """Give every key whose row is `none` one, as long as its segment is not at its limit."""
+    tag_step, row_step = steps
     i = 0
     for s in range(sections.shape[0]):
-        place = places[sections[s, 0]]
-        capacity = sizes[place]
-        size = np.uint64(capacity)
-        tags = row_at(tags_at[place], capacity, tag)
+        p = places[sections[s, 0]]
+        capacity = sizes[p]
         for _ in range(sections[s, 1]):
-            if rows[i] == none and used[place] < limits[place]:
+            if rows[i] == none and used[p] < limits[p]:
                 wanted = (mix(np.uint64(keys[i])) << np.uint64(bits)) | _ONE
-                at = _home(wanted, size)
-                while tags[at] != 0 and tags[at] != wanted:
+                at = _home(wanted, np.uint64(capacity))
+                slot = row_at(tags_at[p] + at * tag_step, 1, tag)
+                while slot[0] != 0 and slot[0] != wanted:
                     at += 1
                     if at == capacity:
                         at = 0
-                if tags[at] == 0:
-                    tags[at] = wanted
-                    used[place] += 1
-                rows[i] = rows_at[place] + at * row_bytes
+                    slot = row_at(tags_at[p] + at * tag_step, 1, tag)
+                if slot[0] == 0:
+                    slot[0] = wanted
+                    used[p] += 1
+                rows[i] = rows_at[p] + at * row_step
             i += 1
 
 

@@ -22,7 +22,7 @@ from yarnps.server import kernels, updates
 
 # Fullest segment before it grows: an absent key is found to be absent after 1 / (1 - x)² probes.
 _FULLEST = 0.87
-_GROWTH = 1.2
+_GROWTH = 1.3
 # Below this a segment doubles: it is too small for the memory to matter.
 _SMALL = 64
 # Larger blocks are pages of their own, given back to the system when a segment has moved on.
@@ -36,6 +36,8 @@ _PAGES = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
 _TAG = np.zeros(1, np.uint64)
 _CLOCK = np.zeros(1, np.uint32)
 _TAG_BYTES = 8
+# Up to here rows lie beside their tags: four such slots, or not quite three, are a cache line.
+_BESIDE_BYTES = 16
 
 Words = NDArray[np.uint32]
 Bools = NDArray[np.bool_]
@@ -59,7 +61,11 @@ class Losses:
 
 
 class Block(NamedTuple):
-    """A segment's memory: tags (capacity), rows as words of 4 bytes (capacity, width)."""
+    """A segment's memory: tags (capacity), rows as words of 4 bytes (capacity, width).
+
+    Narrow rows lie beside their tags, so that a key costs one line of the cache, not two; with
+    wide ones the tags lie together, so that looking past other keys' costs none.
+    """
 
     tags: NDArray[np.uint64]
     words: Words
@@ -77,8 +83,13 @@ class Block(NamedTuple):
 def keys_in(block: Block, shard: int, bits: int) -> Int64s:
     """The keys in a shard's segment, in the order of its slots."""
     keys = np.empty(int(block.taken.sum()), np.int64)
-    kernels.keys_of(block.tags, shard, bits, keys)
+    kernels.keys_of(np.ascontiguousarray(block.tags), shard, bits, keys)
     return keys
+
+
+def _beside(row_bytes: int) -> bool:
+    """Whether rows lie beside their tags; both have to be at multiples of 8 bytes then."""
+    return row_bytes % _TAG_BYTES == 0 and row_bytes <= _BESIDE_BYTES
 
 
 def _block(capacity: int, width: int) -> Block:
@@ -88,6 +99,9 @@ def _block(capacity: int, width: int) -> Block:
         memory = np.frombuffer(mmap.mmap(-1, size, flags=_PAGES), np.uint8)
     else:
         memory = np.zeros(size, np.uint8)
+    if _beside(4 * width):
+        slots = memory.view(np.uint64).reshape(capacity, -1)
+        return Block(slots[:, 0], slots.view(np.uint32)[:, _TAG_BYTES // 4 :])
     end = capacity * _TAG_BYTES
     return Block(
         memory[:end].view(np.uint64), memory[end:].view(np.uint32).reshape(capacity, width)
@@ -124,6 +138,9 @@ class Segments:
         # The stamp is followed by padding where rows are multiples of 8 bytes.
         self._row_bytes = row_bytes + (8 if row_bytes % 8 == 0 else 4) * stamped
         self._stamp_offset = row_bytes
+        slot = _TAG_BYTES + self._row_bytes
+        beside = _beside(self._row_bytes)
+        self._steps = (slot, slot) if beside else (_TAG_BYTES, self._row_bytes)
         self._nowhere = np.zeros(self._row_bytes // 4, np.uint32)
         self.none = self._nowhere.ctypes.data  # the row of a key that has none: zeros
         self.losses = Losses()
@@ -168,8 +185,8 @@ class Segments:
             self._tags_at,
             self._rows_at,
             self._sizes,
+            self._steps,
             _TAG,
-            self._row_bytes,
             self._bits,
             self.none,
         )
@@ -320,7 +337,7 @@ class Segments:
         """Forget the oldest rows of a segment, except those at the addresses `rows`."""
         block = self._blocks[place]
         free = block.taken
-        slots = (rows - self._rows_at[place]) // self._row_bytes
+        slots = (rows - self._rows_at[place]) // self._steps[1]
         inside = (rows != self.none) & (slots >= 0) & (slots < len(free))
         free[slots[inside]] = False
         candidates = np.flatnonzero(free)

@@ -4,7 +4,8 @@ A sparse row is ``[state 0 (dim numbers), state 1 (dim numbers), …]``, given b
 dense table has one array per state. State 0 is the weight, except for FTRL, where it is z and the
 weight follows from (z, n). Gradients have as many columns as a row has weights. No formula has a
 branch, so that the loops over a row are vectorised; rows of one number have a loop of their own
-where the kernel is light enough for it to matter.
+where the kernel is light enough for it to matter, and FTRL's, which is not, some rows' states
+brought together, so that it is vectorised over rows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from yarnps._kernels import inlined, jit, row_at
+
+# Rows whose states are brought together: they stay in the first level of the cache.
+_AT_ONCE = 256
 
 # ---------------------------------------------------------------------- add, SGD
 
@@ -153,13 +157,34 @@ def _ftrl(z, n, g, inverse_alpha, beta, l1, l2):  # type: ignore[no-untyped-def]
     return z + g - (np.sqrt(m) - np.sqrt(n)) * inverse_alpha * w, m
 
 
+@inlined
+def _ftrl_states(rows, z, n):  # type: ignore[no-untyped-def]
+    """Bring the states of rows of one number together."""
+    for i in range(rows.shape[0]):
+        row = row_at(rows[i], 2, z)
+        z[i], n[i] = row[0], row[1]
+
+
 @jit
 def ftrl_rows(rows, grads, inverse_alpha, beta, l1, l2):  # type: ignore[no-untyped-def]
     dim = grads.shape[1]
-    for i in range(rows.shape[0]):
-        row, grad = row_at(rows[i], 2 * dim, grads), grads[i]
-        for j in range(dim):
-            row[j], row[dim + j] = _ftrl(row[j], row[dim + j], grad[j], inverse_alpha, beta, l1, l2)
+    if dim == 1:
+        z, n = np.empty(_AT_ONCE, grads.dtype), np.empty(_AT_ONCE, grads.dtype)
+        for first in range(0, rows.shape[0], _AT_ONCE):
+            some, given = rows[first : first + _AT_ONCE], grads[first : first + _AT_ONCE]
+            _ftrl_states(some, z, n)
+            for i in range(some.shape[0]):
+                z[i], n[i] = _ftrl(z[i], n[i], given[i, 0], inverse_alpha, beta, l1, l2)
+            for i in range(some.shape[0]):
+                row = row_at(some[i], 2, grads)
+                row[0], row[1] = z[i], n[i]
+    else:
+        for i in range(rows.shape[0]):
+            row, grad = row_at(rows[i], 2 * dim, grads), grads[i]
+            for j in range(dim):
+                row[j], row[dim + j] = _ftrl(
+                    row[j], row[dim + j], grad[j], inverse_alpha, beta, l1, l2
+                )
 
 
 @jit
@@ -171,10 +196,18 @@ def ftrl_range(z, n, grads, inverse_alpha, beta, l1, l2):  # type: ignore[no-unt
 @jit
 def ftrl_gather(rows, out, inverse_alpha, beta, l1, l2):  # type: ignore[no-untyped-def]
     dim = out.shape[1]
-    for i in range(rows.shape[0]):
-        row, target = row_at(rows[i], 2 * dim, out), out[i]
-        for j in range(dim):
-            target[j] = _ftrl_weight(row[j], row[dim + j], inverse_alpha, beta, l1, l2)
+    if dim == 1:
+        z, n = np.empty(_AT_ONCE, out.dtype), np.empty(_AT_ONCE, out.dtype)
+        for first in range(0, rows.shape[0], _AT_ONCE):
+            some, weights = rows[first : first + _AT_ONCE], out[first : first + _AT_ONCE]
+            _ftrl_states(some, z, n)
+            for i in range(some.shape[0]):
+                weights[i, 0] = _ftrl_weight(z[i], n[i], inverse_alpha, beta, l1, l2)
+    else:
+        for i in range(rows.shape[0]):
+            row, target = row_at(rows[i], 2 * dim, out), out[i]
+            for j in range(dim):
+                target[j] = _ftrl_weight(row[j], row[dim + j], inverse_alpha, beta, l1, l2)
 
 
 @jit
