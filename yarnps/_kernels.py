@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import numba
-from llvmlite import ir
+from llvmlite import ir as _ir
 from numba.extending import intrinsic as _intrinsic
 
+ir: Any = _ir  # its functions have no types
 intrinsic: Any = _intrinsic  # it gives the function another signature, which stubs do not say
 
 
