@@ -23,6 +23,7 @@ from ._records import BadRecord, RawBatch, Records, Rows, Split
 from ._settings import DataSettings
 from ._text import Chunk, read_libsvm, read_text
 
+Parts = list[Rows | Records]
 Source = Callable[[Split, DataSettings, BadLog], Iterator[Chunk]]
 
 
@@ -142,14 +143,13 @@ def _batches(
     waiting: list[BadRecord] = []
     for group in _groups(source(split, settings, bad), per_group * size, split.length):
         waiting += bad.take()
-        count = -(-len(group.rows) // size)
+        count = -(-group.count // size)
         if index + count <= from_batch and count:
             index += count
             waiting.clear()
             continue
-        rows = group.rows
-        if shuffle:
-            rows = _shuffled(rows, settings.seed, epoch, split.id, index // per_group)
+        identity = (settings.seed, epoch, split.id, index // per_group)
+        rows = _shuffled(group.parts, *identity) if shuffle else _joined(group.parts)
         for number in range(count):
             if index >= from_batch:
                 start, stop = number * size, min((number + 1) * size, len(rows))
@@ -170,24 +170,33 @@ def _batches(
         yield RawBatch(0, rows, 0, split.length, waiting, bad.total)
 
 
-def _shuffled(rows: Rows | Records, *identity: int) -> Rows | Records:
-    order = np.random.Generator(np.random.PCG64(list(identity))).permutation(len(rows))
-    return rows.take(order.astype(np.int64))
+def _shuffled(parts: Parts, *identity: int) -> Rows | Records:
+    count = sum(map(len, parts))
+    order = np.random.Generator(np.random.PCG64(list(identity))).permutation(count)
+    if rows := _all_rows(parts):
+        return Rows.shuffled(rows, order.astype(np.int64))
+    return _joined(parts).take(order.astype(np.int64))
 
 
 class _Group(NamedTuple):
-    rows: Rows | Records
+    """Rows that are shuffled together, in pieces as they were read."""
+
+    parts: Parts
     bytes_start: int
     bytes_stop: int
 
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.parts))
+
 
 def _groups(chunks: Iterator[Chunk], size: int, total_bytes: int) -> Iterator[_Group]:
-    """Chunks cut and joined to groups of `size` rows.
+    """Chunks cut into groups of `size` rows.
 
     A group is handed out when the next row is known or the input has ended: so the last group has
     seen everything, bad records at the end of the split too.
     """
-    parts: list[Rows | Records] = []
+    parts: Parts = []
     held = rows_done = bytes_done = bytes_before = 0
     for chunk in chunks:
         before = rows_done + held
@@ -197,22 +206,29 @@ def _groups(chunks: Iterator[Chunk], size: int, total_bytes: int) -> Iterator[_G
         parts.append(chunk.rows)
         held += len(chunk.rows)
         while held > size:
-            whole = _joined(parts)
             stop = rows_done + size
+            last = parts.pop()
+            kept = len(last) - (held - size)
             # Rows of a chunk share its bytes evenly: good enough for progress.
             share = (stop - before) / len(chunk.rows)
             bytes_stop = bytes_before + int((chunk.bytes_read - bytes_before) * share)
-            yield _Group(whole.slice(0, size), bytes_done, bytes_stop)
-            parts = [whole.slice(size, held)]
+            yield _Group([*parts, last.slice(0, kept)], bytes_done, bytes_stop)
+            parts = [last.slice(kept, len(last))]
             held, rows_done, bytes_done = held - size, stop, bytes_stop
         bytes_before = chunk.bytes_read
     if held:
-        yield _Group(_joined(parts), bytes_done, total_bytes)
+        yield _Group(parts, bytes_done, total_bytes)
 
 
-def _joined(parts: list[Rows | Records]) -> Rows | Records:
-    if all(isinstance(part, Rows) for part in parts):
-        return Rows.concat([part for part in parts if isinstance(part, Rows)])
+def _all_rows(parts: Parts) -> list[Rows]:
+    """The parts, if all of them are labelled rows; else nothing."""
+    rows = [part for part in parts if isinstance(part, Rows)]
+    return rows if len(rows) == len(parts) else []
+
+
+def _joined(parts: Parts) -> Rows | Records:
+    if rows := _all_rows(parts):
+        return Rows.concat(rows)
     if all(isinstance(part, Records) for part in parts):
         return Records.concat([part for part in parts if isinstance(part, Records)])
     raise DataError(

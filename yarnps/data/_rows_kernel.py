@@ -25,3 +25,15 @@ def take_entries(indptr, keys, values, order, to_keys, to_values):
         for i in range(count):
             to_values[at + np.uint64(i)] = values[first + np.uint64(i)]
         at += count
+
+
+@jit
+def put_entries(indptr, keys, values, places, to_keys, to_values):
+    """The entries of row i to `places[i]` and after, for all rows."""
+    for row in range(len(places)):
+        at, first = np.uint64(places[row]), np.uint64(indptr[row])
+        count = np.uint64(indptr[row + 1]) - first
+        for i in range(count):
+            to_keys[at + np.uint64(i)] = keys[first + np.uint64(i)]
+        for i in range(count):
+            to_values[at + np.uint64(i)] = values[first + np.uint64(i)]
