@@ -133,6 +133,9 @@ def test_rows_can_be_cut_taken_and_joined() -> None:
     whole = Rows.concat([rows.slice(1, 3), Rows.empty(), rows])
     assert list(plain(whole)) == plain_rows[1:] + plain_rows
     assert len(Rows.concat([])) == 0
+    order = np.array([4, 0, 3, 1, 2])
+    shuffled = Rows.shuffled([rows.slice(1, 3), Rows.empty(), rows], order)
+    assert list(plain(shuffled)) == list(plain(whole.take(order)))
     assert Records(["a", "b"]).take(np.array([1, 0])).items == ["b", "a"]
 
 
