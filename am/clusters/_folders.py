@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from yarnps.agent._settings import EXIT_CODE
+
 TAIL_BYTES = 8192
 
 CERTIFICATE = (".skein.crt", ".skein.pem")
-EXIT_CODE = "exit_code"
 
 # `trap :` and not `trap ''`: the shell must outlive a SIGTERM to its group, the agent must get it.
 SHELL = (

@@ -12,8 +12,8 @@ from yarnps.am.config import Config
 from yarnps.am.training.crew import Crew, RoleProcess
 from yarnps.am.training.cuts import Cut, Cuts, Manifest
 from yarnps.protocol import control_pb2 as pb
+from yarnps.protocol.tables import AUDIT_TABLE
 
-AUDIT_TABLE = "yarnps.rows"
 # For a server's part of the model, which may be many gigabytes.
 EXPORT_LIMIT_S = 3600.0
 

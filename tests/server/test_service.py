@@ -276,6 +276,19 @@ def test_a_gated_pull_waits_and_is_answered_when_the_slowest_has_moved() -> None
     assert [r.peer for r in served.set_members([1], [])] == [fast.identity]  # the slow one died
 
 
+def test_a_pull_for_the_next_batch_lets_no_row_expire_before_its_time() -> None:
+    """It is gated as one of the next clock, which no worker has reached."""
+    served = service(staleness=4)
+    spec = sparse(optimizer=Add(), expire=10)
+    peer = Peer(served)
+    peer.open(spec)
+    peer.push(spec, KEYS, np.ones(50), clock=0)
+    assert (peer.pull(spec, KEYS, clock=11, flags=int(Flag.EARLY)) == 1).all()
+    assert served.store.clock == 10
+    assert (peer.pull(spec, KEYS, clock=11) == 0).all()
+    assert served.store.clock == 11
+
+
 def test_an_answer_that_comes_through_the_gate_stays_as_it_is_until_it_is_sent() -> None:
     """Others are answered between its making and its sending."""
     served = service(staleness=0)

@@ -12,6 +12,8 @@ from yarnps._errors import InputError
 
 OWN_PYTHON = "@python"
 
+EXIT_CODE = "exit_code"  # in a local container's folder: the file that says how it has ended
+
 AM_SILENCE_S = 300.0  # until the ApplicationMaster's Welcome says otherwise
 
 

@@ -32,10 +32,8 @@ from yarnps._threads import THREAD_COUNTS
 from yarnps.agent.__main__ import prepare_grpc, run
 from yarnps.agent._appearance import ROOM, Room
 from yarnps.agent._sameness import missed
-from yarnps.agent._settings import kernel_cache
+from yarnps.agent._settings import EXIT_CODE, kernel_cache
 from yarnps.agent._understudy import Imported, Understudy, Waiting, settle
-
-EXIT_CODE = "exit_code"
 
 # What these programs import once they run.
 _IMPORTED_LATER = {

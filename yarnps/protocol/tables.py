@@ -56,6 +56,8 @@ PullForm = Literal["exact", "float16", "bfloat16"]
 
 DTYPES = ("float32", "float64")
 
+AUDIT_TABLE = "yarnps.rows"  # counts the rows of committed batches, where a job asks for it
+
 
 @dataclass(frozen=True)
 class Init:

@@ -32,7 +32,7 @@ from yarnps.server.sparse import SparseTable
 Results: TypeAlias = list[tuple[int, list[NDArray[Any]]]]  # shards, each with its arrays
 
 # Numbers of their own: a request looks at them several times, and those of an enum are slow.
-_LEASED, _WHOLE = int(Flag.LEASED), int(Flag.WHOLE)
+_LEASED, _WHOLE, _EARLY = int(Flag.LEASED), int(Flag.WHOLE), int(Flag.EARLY)
 
 
 class PreparedRows(Protocol):
@@ -56,7 +56,7 @@ class Store:
     Attributes
     ----------
     clock
-        The highest clock of any push or pull so far; saved with the tables.
+        The highest clock that a worker has been at with a push or pull; saved with the tables.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Store:
         """The clock of a message; one outside a batch counts as made at the highest so far."""
         clock = self.clock
         if header.clock != wire.NO_CLOCK:
-            clock = header.clock
+            clock = header.clock - bool(header.flags & _EARLY)  # where the worker is, not will be
         elif header.flags & _LEASED:
             clock = self._batches_of(header)
         self.clock = max(self.clock, clock)

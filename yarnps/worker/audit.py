@@ -11,8 +11,6 @@ from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.tables import SparseTable
 
-AUDIT_TABLE = "yarnps.rows"
-
 
 def count_rows(client: Client, batch: Batch, table: SparseTable) -> None:
     """Push (split, rows): the servers' count shows whether each batch was applied once."""

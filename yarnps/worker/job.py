@@ -15,6 +15,7 @@ from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import RoleChannel
 from yarnps.protocol.settings import EngineSettings
 from yarnps.protocol.tables import (
+    AUDIT_TABLE,
     Add,
     Clip,
     Combine,
@@ -28,7 +29,6 @@ from yarnps.protocol.tables import (
     Zeros,
 )
 from yarnps.worker.ahead import Pull
-from yarnps.worker.audit import AUDIT_TABLE
 from yarnps.worker.batch import Batch
 from yarnps.worker.client import Client
 from yarnps.worker.link import Link
