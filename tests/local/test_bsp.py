@@ -109,15 +109,19 @@ def test_the_result_does_not_depend_on_who_computes_it(
 
 
 def test_the_tenth_of_each_gradient_teaches_as_well(tmp_path: Path, digits: Path) -> None:
-    """Top-k on dense tables, with parts and two workers: 0.95 of the digits are right as ever."""
+    """Top-k on dense tables: 0.95 of the digits are right as ever, also when the job goes back to a
+    checkpoint, and what waited at the workers is void."""
     text = (SPECS / "digits.py").read_text()
     shorter = text.replace("init=init)", 'init=init, wire=yarnps.Wire(push="topk"))')
     assert shorter != text
-    settings = block(digits, tmp_path, batch_rows=12)
+    settings = block(digits, tmp_path, batch_rows=12, pace=0.05)
     with LocalRun(tmp_path / "job", settings, program=shorter, servers=2, workers=2) as run:
+        run.training()
+        again(run, "server", 1)
+        assert "table hidden" in run.event("residuals", role="worker").text
         assert run.outcome().state == "SUCCEEDED"
         curve = [event.data["test_accuracy"] for event in run.events("metric")]
-    assert len(curve) == EPOCHS and curve[-1] > 0.94 > curve[0]
+    assert len(curve) >= EPOCHS and curve[-1] > 0.94 > curve[0]
 
 
 def again(run: LocalRun, role: str, rank: int) -> Event:

@@ -114,10 +114,16 @@ def test_dense(part_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 90), (13, 71), (13, 14), (20, 20)])
-def test_ranges(first: int, end: int) -> None:
+@pytest.mark.parametrize("part_bytes", [1 << 20, 40])
+def test_ranges(first: int, end: int, part_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "PART_BYTES", part_bytes)
     values = np.arange(90.0, dtype=np.float32)[first:end]
     parts = list(BEFORE.ranges(DENSE, first, end, values, announce=True))
     check_dense(parts, BEFORE, values, first, end)
+    assert max(part.values.nbytes for part in parts if part.values is not None) <= part_bytes
+    quiet = list(BEFORE.ranges(DENSE, first, end, values, announce=False))
+    check_dense(quiet, BEFORE, values, first, end)
+    assert all(part.sections[:, 1].all() and len(part.sections) for part in quiet)
     moved = [again for part in parts for again in SCATTERED.again(part, DENSE)]
     check_dense(moved, SCATTERED, values, first, end)
     assert sorted(np.concatenate([p.sections[:, 0] for p in moved]).tolist()) == list(range(SHARDS))

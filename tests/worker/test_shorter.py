@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -239,6 +240,38 @@ def test_residuals_are_void_when_the_tables_go_back(caplog: pytest.LogCaptureFix
     again = dense.shortened(0, values, 2)
     assert dense.zeroed > 0
     np.testing.assert_array_equal(again.values, dense.shortened(0, values, 3).values)
+
+
+@pytest.mark.parametrize("form", ["topk", "int8"])
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_a_table_follows_the_generation_that_its_worker_is_in(
+    world: World, form: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(world.client, "on_zeroed", told.append)
+    wire = Wire(push=form, keep=0.5)
+    name = f"generations {kind} {form}"
+    table = world.sparse(name, wire) if kind == "sparse" else world.dense(name, wire, 10)
+    values = np.append(np.full(9, 1.001, np.float32), 77.0)
+    push = functools.partial(table.push, np.arange(10)) if kind == "sparse" else table.push
+    push(values).wait()
+    assert told == []
+    with monkeypatch.context() as patch:
+        patch.setattr(world.client, "generation", 2)
+        patch.setattr(world.client, "submit", lambda call, parts: call)  # no server is there yet
+        push(values)
+    rows = {"topk": 10 if kind == "sparse" else 5, "int8": 10 if kind == "sparse" else 9}[form]
+    assert told == [f"table {name}: {rows} residuals are zeroed"]
+
+
+def test_what_comes_with_an_answer_and_what_is_assigned_are_exact(world: World) -> None:
+    dense = world.dense("exact dense", Wire(push="topk", keep=0.01), 40, 5)
+    sparse = world.sparse("exact sparse", Wire(push="topk", keep=0.01), dim=3)
+    values = np.random.default_rng(9).normal(size=(40, 5)).astype(np.float32)
+    dense.assign(values).wait()
+    np.testing.assert_array_equal(dense.push_pull(values).wait(), 2 * values)
+    sparse.assign(KEYS, VALUES).wait()
+    np.testing.assert_array_equal(sparse.push_pull(KEYS, VALUES).wait(), 2 * VALUES)
 
 
 def test_residual_rows_by_key() -> None:

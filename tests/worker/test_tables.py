@@ -285,6 +285,57 @@ def test_wrong_arguments(world: World, call: Any, words: str) -> None:
     assert words in str(raised.value) and raised.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda s, d: s.push([1, 2], np.ones((2, 4))), "2 keys of dim 3 need (2, 3)"),
+        (lambda s, d: s.push([1, 2], [1.0, 2.0]), "2 keys of dim 3 need (2, 3)"),
+        (lambda s, d: s.assign([1], np.ones((2, 3))), "1 keys of dim 3 need (1, 3)"),
+        (lambda s, d: d.push(np.ones((7, 13))), "they need (13, 7)"),
+        (lambda s, d: d.push(np.ones((2, 7)), rows=(0, 3)), "they need (3, 7)"),
+        (lambda s, d: d.assign(np.ones((13, 7)) * 1j), "complex"),
+        (lambda s, d: d.push(np.ones((1, 7)), rows=(13, 14)), "rows [13, 14)"),
+        (lambda s, d: d.assign(np.ones((1, 7)), rows=(-1, 0)), "rows [-1, 0)"),
+        (lambda s, d: d.pull((3, 2)), "rows [3, 2)"),
+        (lambda s, d: d.pull(out=np.empty((13, 7), np.float32)), "out for table"),
+        (lambda s, d: d.pull(out=np.empty((7, 13)).T), "out for table"),
+        (lambda s, d: d.pull((0, 2), out=np.empty((13, 7))), "out for table"),
+    ],
+)
+def test_wrong_widths_ranges_and_buffers(world: World, call: Any, words: str) -> None:
+    sparse, dense = world.sparse("wrong width", dim=3), world.dense("wrong dense", 13, 7)
+    with pytest.raises(InputError) as raised:
+        call(sparse, dense)
+    assert words in str(raised.value) and raised.value.remedy
+    assert sparse.size().wait()[0] == 0 and not dense.pull().wait().any()
+
+
+def test_a_table_that_nobody_has_made(world: World) -> None:
+    for kind, pushed in (
+        (SparseTable, lambda table: table.push([1], [1.0])),
+        (DenseTable, lambda table: table.push([1.0])),
+    ):
+        spec = TableSpec("nobody's", kind.__name__.removesuffix("Table").lower(), (1,))  # type: ignore[arg-type]
+        with pytest.raises(ServerRefused, match="nobody has opened the table"):
+            pushed(kind(world.client, spec, CurrentBatch())).wait()
+    assert world.sparse("made").pull([1]).wait().tolist() == [0.0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_refused_at_the_caller(world: World, value: float) -> None:
+    sparse, dense = world.sparse(f"finite {value}"), world.dense(f"finite dense {value}", 3)
+    with pytest.raises(
+        ServerRefused, match=f"table finite {value}: 1 of 1 rows .* NaN or infinity"
+    ):
+        sparse.push([1], [value]).wait()
+    with pytest.raises(ServerRefused, match="elements of the gradient hold NaN or infinity"):
+        dense.push([1.0, value, 1.0]).wait()
+    sparse.push([1], [1.0]).wait()
+    dense.push([1.0, 1.0, 1.0]).wait()
+    assert sparse.pull([1]).wait().tolist() == [1.0]
+    assert dense.pull().wait().min() >= 1.0
+
+
 def test_a_table_opened_with_other_settings(world: World) -> None:
     world.sparse("twice", optimizer=Ftrl(l1=1.0))
     with pytest.raises(ServerRefused, match=r"table twice exists with other settings: .*optimizer"):
@@ -312,13 +363,40 @@ def copy_of(begin: pb.Begin) -> pb.Begin:
     return copy
 
 
-def test_a_wrong_token_is_an_error_at_the_caller(world: World, clients: Any) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"data_token": "guess"}, "HELLO has another token than this job's"),
+        ({"job": 5}, "this server belongs to job"),
+    ],
+)
+def test_strangers_hear_it_at_the_caller(
+    world: World, clients: Any, change: dict[str, Any], words: str
+) -> None:
     begin = copy_of(world.begin)
-    begin.data_token = "guess"
+    begin.MergeFrom(pb.Begin(**change))
     client = clients(begin, incarnation=999)
     spec = TableSpec("w", "sparse", (1,), optimizer=Add())
-    with pytest.raises(ServerRefused, match="token"):
+    with pytest.raises(ServerRefused, match=words):
         client.open(spec)
+    assert world.sparse("for others").pull([1]).wait().tolist() == [0.0]
+
+
+def test_a_call_of_an_older_generation_is_answered_when_its_worker_has_followed(
+    world: World, clients: Any
+) -> None:
+    """Outside of a batch; inside of one the lease is void, see the trainings that go back."""
+    begin = copy_of(world.begin)
+    begin.routes.generation = 0
+    client = clients(begin, incarnation=997)
+    table = world.sparse("of now")
+    old = SparseTable(client, table.spec, CurrentBatch()).push([1], [1.0])
+    with pytest.raises(TimeoutError):
+        old.wait(timeout=0.3)
+    assert table.pull([1]).wait().tolist() == [0.0]  # refused, and not applied
+    client.post_routes(world.begin.routes)
+    old.wait()
+    assert table.pull([1]).wait().tolist() == [1.0]
 
 
 def test_the_true_refusal_is_told_whatever_arrives_with_it(world: World, clients: Any) -> None:

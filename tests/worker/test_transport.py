@@ -59,17 +59,25 @@ def test_a_server_that_stands_still_costs_a_worker_no_more_than_the_window(
     client.close()
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not a message of yarnps"),
+        (b"YPS1\x09\x00" + bytes(98), "protocol version 9 is not known here"),
+    ],
+    ids=["http", "another version"],
+)
 def test_an_answer_that_is_none_is_an_error_with_a_remedy(
-    silent: tuple[pb.Begin, socket.socket],
+    silent: tuple[pb.Begin, socket.socket], answer: bytes, words: str
 ) -> None:
     begin, listener = silent
     client = Client(begin, request_limit=20.0)
     accepted, _ = listener.accept()
-    accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    accepted.sendall(answer)
     table = SparseTable(client, TableSpec("w", "sparse", (1,)), CurrentBatch())
     with pytest.raises(ServerRefused, match="server 0 answers cannot be read") as raised:
         table.pull([1]).wait()
-    assert "version" in raised.value.remedy
+    assert words in str(raised.value) and "version" in raised.value.remedy
     client.close()
     accepted.close()
 

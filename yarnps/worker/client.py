@@ -15,7 +15,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,7 @@ class Client:
         self.broken: YarnpsError | None = None
         self.clock: int | None = None
         self.idle = Stopwatch()
+        self.on_zeroed: Callable[[str], None] = log.warning  # told of residuals that are void
         self.generation = 0
         self.router = Router(begin.routes)
         self._follow(begin.routes)

@@ -67,6 +67,7 @@ class Job:
         self._settings = EngineSettings.from_job_json(begin.job_json)
         self._begin = begin
         self._client = Client(begin, self._settings.request_limit)
+        self._client.on_zeroed = self._tell_zeroed
         self._current = CurrentBatch()
         self._loop: DataLoop | None = None
         self._before_loop: list[pb.ToRole] = []
@@ -359,6 +360,10 @@ class Job:
             self._loop.on_end_of_data()
         elif kind == "am_back":
             self._loop.on_am_back()
+
+    def _tell_zeroed(self, text: str) -> None:
+        log.warning("%s", text)
+        self._link.send(pb.FromRole(event=pb.RoleEvent(name="residuals", text=text)))
 
     def _stats(self) -> pb.Stats:
         rows = 0 if self._loop is None else self._loop.rows_done

@@ -222,14 +222,16 @@ class Router:
             shards = self.shards_of(server)
             low = np.clip(bounds[shards], first, end)
             high = np.clip(bounds[shards + 1], first, end)
-            touched = high > low
-            if not (announce or touched.any()):
-                continue
-            sections = np.stack([shards, touched], axis=1).astype(np.uint32)
-            kept = sections if announce else sections[touched]
-            keys = np.stack([low, high], axis=1)[touched].reshape(-1).astype(np.int64)
-            places = keys.reshape(-1, 2) - first
-            yield Part(server, kept, keys, _elements(values, places), places)
+            sizes = np.concatenate([[0], np.cumsum(np.maximum(high - low, 0))])
+            for a, b in _cuts(sizes, 0, len(shards), spec.itemsize):
+                touched = high[a:b] > low[a:b]
+                if not (announce or touched.any()):
+                    continue
+                sections = np.stack([shards[a:b], touched], axis=1).astype(np.uint32)
+                kept = sections if announce else sections[touched]
+                pairs = np.stack([low[a:b], high[a:b]], axis=1)[touched].astype(np.int64)
+                places = pairs - first
+                yield Part(server, kept, pairs.reshape(-1), _elements(values, places), places)
 
     # ------------------------------------------------------------------ routes that changed
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from yarnps.worker.residuals import DenseResiduals, SparseResiduals
 
 log = logging.getLogger(__name__)
 
+Told: TypeAlias = Callable[[str], None]  # hears what residuals have become void
 Residuals = TypeVar("Residuals", SparseResiduals, DenseResiduals)
 
 
@@ -29,9 +31,12 @@ class Pushes(Generic[Residuals]):
         Residual rows (dense: numbers) that a return to an older state of the tables has made void.
     """
 
-    def __init__(self, spec: TableSpec, wire: Wire, residuals: Residuals | None) -> None:
+    def __init__(
+        self, spec: TableSpec, wire: Wire, residuals: Residuals | None, told: Told
+    ) -> None:
         self._spec = spec
         self._wire = wire
+        self._told = told
         self._residuals: Residuals | None = residuals
         self._generation = 0
         self.zeroed = 0
@@ -41,15 +46,15 @@ class Pushes(Generic[Residuals]):
         if generation > self._generation and self._residuals is not None:
             if self._generation and (gone := self._residuals.clear()):
                 self.zeroed += gone
-                log.warning("table %s: %d residuals are zeroed", self._spec.name, gone)
+                self._told(f"table {self._spec.name}: {gone:,} residuals are zeroed")
             self._generation = generation
 
 
 class SparsePushes(Pushes[SparseResiduals]):
     """Rows of a sparse table on their way to the servers."""
 
-    def __init__(self, spec: TableSpec, wire: Wire) -> None:
-        super().__init__(spec, wire, SparseResiduals(spec) if wire.loses else None)
+    def __init__(self, spec: TableSpec, wire: Wire, told: Told = log.warning) -> None:
+        super().__init__(spec, wire, SparseResiduals(spec) if wire.loses else None, told)
         self._latest: tuple[Int64s, Call] | None = None
 
     def pulls(self, keys: Int64s, call: Call) -> None:
@@ -96,8 +101,8 @@ class SparsePushes(Pushes[SparseResiduals]):
 class DensePushes(Pushes[DenseResiduals]):
     """Elements of a dense table on their way to the servers."""
 
-    def __init__(self, spec: TableSpec, wire: Wire) -> None:
-        super().__init__(spec, wire, DenseResiduals(spec) if wire.loses else None)
+    def __init__(self, spec: TableSpec, wire: Wire, told: Told = log.warning) -> None:
+        super().__init__(spec, wire, DenseResiduals(spec) if wire.loses else None, told)
 
     def shortened(self, first: int, values: NDArray[Any], generation: int) -> Encoded:
         """The elements from `first` on, as they are sent: all, or some with their places."""

@@ -39,7 +39,8 @@ class SparseTable(Table):
         self._dim = spec.dim
         self._small = spec.dim * spec.itemsize <= SMALL_ROW_BYTES
         self._shares = self._small and may_share(spec)
-        self._pushes = SparsePushes(spec, spec.wire) if spec.wire.push != "exact" else None
+        shorter = spec.wire.push != "exact"
+        self._pushes = SparsePushes(spec, spec.wire, client.on_zeroed) if shorter else None
         # What small calls outside of a batch have in common.
         pull, push = (self._header(op)._replace(clock=wire.NO_CLOCK) for op in (Op.PULL, Op.PUSH))
         self._small_pulls = Kind(pull, spec, f"pull of table {spec.name}")
@@ -247,7 +248,8 @@ class DenseTable(Table):
 
     def __init__(self, client: Client, spec: TableSpec, batches: CurrentBatch) -> None:
         super().__init__(client, spec, batches)
-        self._pushes = DensePushes(spec, spec.wire) if spec.wire.push != "exact" else None
+        shorter = spec.wire.push != "exact"
+        self._pushes = DensePushes(spec, spec.wire, client.on_zeroed) if shorter else None
 
     @property
     def shape(self) -> tuple[int, ...]:
