@@ -10,6 +10,7 @@ import pytest
 from yarnps.protocol.codecs import Encoded
 from yarnps.protocol.tables import TableSpec, Wire
 from yarnps.protocol.wire import DType
+from yarnps.worker import shorter
 from yarnps.worker.shorter import DensePushes
 
 
@@ -44,6 +45,30 @@ def test_what_is_sent_and_what_waits_is_all_there_was(keep: float, dtype: str) -
     assert waits._residuals is not None
     np.testing.assert_array_equal(waits._residuals.part(0, 500), total - sent)
     assert (keep == 1.0) == bool((total == sent).all())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("keep", [0.0001, 0.01, 0.1, 0.9])
+@pytest.mark.parametrize("kind", ["normal", "tied", "sampled", "not sampled", "zeros"])
+def test_of_many_numbers_it_is_the_largest_wherever_they_are(
+    kind: str, keep: float, dtype: str
+) -> None:
+    n, rng = 30_000, np.random.default_rng(3)
+    values = rng.normal(size=n).astype(dtype)
+    if kind == "tied":
+        values = np.sign(values)
+    elif kind == "zeros":
+        values[rng.random(n) < 0.95] = 0
+    elif kind != "normal":  # all that is large is where a sample looks, or nothing of it is
+        seen = np.arange(n) % shorter._SAMPLED == 0
+        values[seen if kind == "sampled" else ~seen] *= 1000
+    short = pushes(n, keep, dtype).shortened(0, values, 1)
+    count = min(int(np.ceil(keep * n)), np.count_nonzero(values))
+    assert short.places is not None and len(short.places) == count
+    assert (np.diff(short.places) > 0).all()
+    np.testing.assert_array_equal(
+        np.sort(np.abs(short.values)), np.sort(np.abs(values))[n - count :]
+    )
 
 
 def test_a_number_that_waits_goes_when_it_has_grown() -> None:

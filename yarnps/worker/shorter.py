@@ -22,6 +22,11 @@ Told: TypeAlias = Callable[[str], None]  # hears what residuals have become void
 Residuals = TypeVar("Residuals", SparseResiduals, DenseResiduals)
 
 
+# One in so many numbers is looked at to find out which can be among the largest. A prime, or it
+# could be the same column of a matrix again and again.
+_SAMPLED = 61
+
+
 class Pushes(Generic[Residuals]):
     """What pushes of every table have in common.
 
@@ -125,11 +130,25 @@ class DensePushes(Pushes[DenseResiduals]):
     def _largest(self, total: NDArray[Any]) -> NDArray[np.int64]:
         """Places of the numbers that go now; a 0 says nothing and never goes."""
         sizes = np.abs(total)
-        left = _left_out(self._wire, len(total))
-        if not left:
-            return np.flatnonzero(sizes)
-        chosen = np.argpartition(sizes, left)[left:]
-        return np.sort(chosen[sizes[chosen] > 0])
+        count = len(total) - _left_out(self._wire, len(total))
+        places = _candidates(sizes, count)
+        left = len(places) - count
+        if left > 0:
+            places = np.sort(places[np.argpartition(sizes[places], left)[left:]])
+        return places[sizes[places] > 0]
+
+
+def _candidates(sizes: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Places in increasing order, the `count` largest among them, and as a rule few others."""
+    sample = sizes[::_SAMPLED]
+    # How many of the sample are expected to be that large, and some for its being one.
+    likely = math.ceil(count / _SAMPLED * 1.1) + 4 * math.isqrt(count // _SAMPLED + 1)
+    if likely < len(sample):
+        bound = np.partition(sample, len(sample) - likely)[len(sample) - likely]
+        places = np.flatnonzero(sizes >= bound)
+        if len(places) >= count:
+            return places
+    return np.arange(len(sizes))
 
 
 def _left_out(wire: Wire, count: int) -> int:
