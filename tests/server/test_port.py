@@ -19,6 +19,8 @@ from yarnps.protocol.wire import Code, Flag, Header, Message, Op
 from yarnps.server import port as port_module
 from yarnps.server.port import Port
 from yarnps.server.service import Service
+from yarnps.server.steps import Steps
+from yarnps.server.summing import apply_step
 
 LIMIT_S = 20.0
 KEYS = np.arange(40)
@@ -28,8 +30,11 @@ SPEC = sparse(optimizer=Add())
 class Served:
     """A port in a thread of its own."""
 
-    def __init__(self) -> None:
-        self.service: Service = service()
+    def __init__(self, staleness: int | None = None, parts: int | None = None) -> None:
+        self.service: Service = service(staleness=staleness)
+        if parts is not None:
+            store = self.service.store
+            self.service.steps = Steps(parts, 0, lambda all_, step: apply_step(store, all_, step))
         self.port = Port(self.service)
         self.address = self.port.listen("127.0.0.1")
         self.sockets: list[socket.socket] = []
@@ -285,13 +290,17 @@ def test_who_takes_no_answers_is_not_read_any_further(
 # A message that asks for all of it is answered with 1 MB.
 LONG = TableSpec("long", "dense", (1 << 18,), optimizer=Add())
 ASKED = 24  # more than the system's buffers hold
+STEP = Flag.STEP | Flag.LEASED
 
 
-def whole(caller: Caller, op: Op = Op.PULL, value: float | None = None) -> bytes:
+def whole(
+    caller: Caller, op: Op = Op.PULL, value: float | None = None, flags: int = 0, **fields: Any
+) -> bytes:
     """A message for all of the long table."""
     shards = np.stack([np.arange(SHARDS), np.zeros(SHARDS)], axis=1).astype(np.uint32)
     values = b"" if value is None else np.full(LONG.elements, value, np.float32)
-    return caller.message(op, shards, values=values, flags=Flag.WHOLE, **of(LONG))
+    flags |= Flag.WHOLE
+    return caller.message(op, shards, values=values, flags=flags, **of(LONG), **fields)
 
 
 def one_number(answer: Message) -> float:
@@ -322,6 +331,60 @@ def test_pulls_that_wait_for_the_socket_have_not_come_yet(served: Served) -> Non
     found = [one_number(caller.answer()) for _ in range(ASKED)]
     assert found == sorted(found) and set(found) == {0.0, 3.0}
     assert_serves(served)
+
+
+def waiting_at_the_gate(served: Served, caller: Caller, **fields: Any) -> None:
+    """The caller has asked for more than the system's buffers hold, and has to wait for it."""
+    assert caller.ask(Op.OPEN, keys=LONG.to_json().encode()).header.op == Op.OK
+    caller.sock.sendall(b"".join(whole(caller, **fields) for _ in range(ASKED)))
+    assert_serves(served)
+    assert served.service.waiting == ASKED
+
+
+def assert_little_is_kept_for(served: Served, caller: Caller, name: bytes) -> None:
+    assert_serves(served)
+    peer = served.port._peers[name]
+    assert served.service.waiting == 0 and peer.outbox.nbytes < 2 << 20 and len(peer.held) > 5
+
+
+def test_pulls_that_the_gate_lets_through_wait_for_the_socket() -> None:
+    served = Served(staleness=0)
+    try:
+        fast, slow = Caller(served), Caller(served, 2)
+        for caller in (fast, slow):
+            assert caller.ask(Op.JOIN, clock=0).header.op == Op.OK
+        waiting_at_the_gate(served, fast, clock=1)
+        slow.sock.sendall(whole(slow, Op.PUSH, 1.0))
+        assert slow.answer().header.op == Op.OK
+        assert slow.ask(Op.JOIN, clock=1).header.op == Op.OK
+        assert_little_is_kept_for(served, fast, b"1")
+        slow.sock.sendall(whole(slow, Op.PUSH, 2.0))
+        assert slow.answer().header.op == Op.OK
+        found = [one_number(fast.answer()) for _ in range(ASKED)]
+        assert found == sorted(found) and set(found) == {1.0, 3.0}
+        assert_serves(served)
+    finally:
+        served.close()
+
+
+def test_pulls_of_the_next_step_wait_for_the_socket() -> None:
+    served = Served(parts=2)
+    try:
+        one, two = Caller(served), Caller(served, 2)
+        step = {"epoch": 1, "token": 1, "weight": 5}
+        for caller in (one, two):
+            assert caller.ask(Op.OPEN, keys=LONG.to_json().encode()).header.op == Op.OK
+            mine = {**step, "split": caller.incarnation - 1, "clock": 0}
+            caller.sock.sendall(whole(caller, Op.PUSH, 1.0, flags=STEP, **mine))
+            assert caller.answer().header.op == Op.OK
+        announced = {"keys": np.array([0, 1, 5]), "flags": int(STEP), **step, "clock": 0}
+        assert one.ask(Op.ANNOUNCE, split=0, **announced).header.op == Op.OK
+        waiting_at_the_gate(served, one, flags=STEP, **step, split=0, clock=1)
+        assert two.ask(Op.ANNOUNCE, split=1, **announced).header.op == Op.OK
+        assert_little_is_kept_for(served, one, b"1")
+        assert [one_number(one.answer()) for _ in range(ASKED)] == [2.0] * ASKED
+    finally:
+        served.close()
 
 
 def test_a_push_waits_for_nobody_to_take_the_answers_before_it(served: Served) -> None:

@@ -2,8 +2,9 @@
 
 A peer is read only while its replies leave: one that asks and does not take the answers is not
 read any further, so that what is kept for it has a limit. Its pulls are answered one at a time, as
-its socket takes the answers: until then they count as not yet come. Other requests do not wait for
-answers to be taken, and what was asked before them is answered before them.
+its socket takes the answers: until then they count as not yet come, also those that have waited for
+the gate. Other requests do not wait for answers to be taken, and what was asked before them is
+answered before them.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class Port:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        service.hand_on = self.hand_on
         self._epoll = select.epoll()
         self._memory = Memory()
         self._peers: dict[bytes, _Peer] = {}
@@ -150,12 +152,25 @@ class Port:
         """Leave a reply for its peer; `flush` sends it. Nobody there any more: nothing is sent."""
         peer = self._peers.get(reply.peer)
         if peer is not None:
-            if not peer.touched:
-                peer.touched = True
-                self._touched.append(peer)
+            self._touch(peer)
             peer.outbox.add(reply.frames)
             if isinstance(reply.frames, Lent):
                 self._send_lent(peer, len(reply.frames))
+
+    def hand_on(self, name: bytes, message: Message) -> bool:
+        """Take a pull that the gate has let through: from now on it waits for its peer's socket."""
+        peer = self._peers.get(name)
+        if peer is None:
+            return False
+        self._touch(peer)
+        peer.hold(message)
+        return True
+
+    def _touch(self, peer: _Peer) -> None:
+        """Look after it with the next `flush`."""
+        if not peer.touched:
+            peer.touched = True
+            self._touched.append(peer)
 
     def _send_lent(self, peer: _Peer, count: int) -> None:
         """Offer buffers that are a table's to the socket before the table changes."""

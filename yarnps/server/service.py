@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -66,6 +67,9 @@ class Service:
         Current ones; the process sets them when the ApplicationMaster says so.
     request_limit
         Seconds that a gated pull may wait.
+    hand_on
+        Takes a peer's pull that need not wait for the gate any more, and brings it again when the
+        peer's socket can take the answer; False: it is to be answered at once.
     """
 
     store: Store
@@ -77,6 +81,7 @@ class Service:
     route: int = 0
     request_limit: float = 600.0
     counts: Counts = field(default_factory=Counts)
+    hand_on: Callable[[bytes, Message], bool] = field(default=lambda peer, message: False)
 
     def __post_init__(self) -> None:
         self._known: dict[bytes, int] = {}  # peers that said HELLO, and their incarnations
@@ -216,6 +221,8 @@ class Service:
         while self._gate_moved:  # who goes on may close a step, and so let others go on
             self._gate_moved = False
             for parked in self._parked.take(self._may_go_on):
+                if self._can_be_later(parked) and self.hand_on(parked.peer, parked.message):
+                    continue
                 answer = self._answer(parked.peer, parked.message, parked.since)
                 if answer is not None:
                     replies.append(Reply(parked.peer, owned(answer)))
@@ -225,6 +232,14 @@ class Service:
         """Whether it is worth looking again; a message of a step may have to wait once more."""
         header = parked.message.header
         return bool(header.flags & _STEP) or self.clocks.is_open(header.clock)
+
+    def _can_be_later(self, parked: Parked) -> bool:
+        """Whether nobody waits for it but its peer, and it will not have to wait once more."""
+        header = parked.message.header
+        of_step = self.steps is not None and header.flags & _STEP
+        return header.op == Op.PULL and (
+            not of_step or (self.steps is not None and self.steps.is_open(header))
+        )
 
     def moved(self) -> list[Reply]:
         """Answers that a step has brought which was not closed by a message."""

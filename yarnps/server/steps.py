@@ -170,6 +170,12 @@ class Steps:
             )
         return Verdict.TAKE
 
+    def is_open(self, header: Header) -> bool:
+        """Whether a read of a step need not wait."""
+        if self._broken is not None or header.epoch < self.epoch:
+            return True
+        return header.epoch == self.epoch and header.clock <= self.closed
+
     def hold(self, message: Message) -> None:
         """Keep a push for the close of its step. The same push again changes nothing."""
         header = message.header

@@ -135,7 +135,8 @@ class DensePushes(Pushes[DenseResiduals]):
         left = len(places) - count
         if left > 0:
             places = np.sort(places[np.argpartition(sizes[places], left)[left:]])
-        return places[sizes[places] > 0]
+        sent: NDArray[np.int64] = places[sizes[places] > 0]
+        return sent
 
 
 def _candidates(sizes: NDArray[Any], count: int) -> NDArray[np.int64]:
