@@ -84,6 +84,9 @@ def test_the_bound_of_staleness_holds(tmp_path: Path, staleness: int) -> None:
         begin_together(player)
         player.finish()
     assert 0 <= furthest_ahead(tmp_path) <= staleness
+    for worker in (player.of("worker", 0), player.of("worker", 1)):  # of 2 s and more
+        waited = [m.stats.idle_s for m in worker.said if m.HasField("stats")]
+        assert waited[-1] > 0 and waited == sorted(waited)
 
 
 @pytest.mark.parametrize("how", ["asp", "no gate"])

@@ -235,6 +235,8 @@ def test_prometheus_reads_the_job(serve: Serve) -> None:
     assert got["yarnps_metric"][("test_auc",)] == 0.7612
     assert got["yarnps_process_deaths_total"][("127.0.0.11", "2", "worker")] == 1.0
     assert got["yarnps_process_memory_limit_bytes"][("127.0.0.11", "0", "server")] == 2**30
+    worker = next(p for p in status.processes if (p.role, p.rank) == ("worker", 0))
+    assert got["yarnps_process_waited_seconds"][(worker.node, "0", "worker")] == worker.idle_s
     assert got["yarnps_table_rows"] == {("0", "w"): 524288.0, ("1", "w"): 524288.0}
 
 
