@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 Told: TypeAlias = Callable[[str], None]  # hears what residuals have become void
 Residuals = TypeVar("Residuals", SparseResiduals, DenseResiduals)
 
-
 # One in so many numbers is looked at to find out which can be among the largest. A prime, or it
 # could be the same column of a matrix again and again.
 _SAMPLED = 61
