@@ -143,7 +143,7 @@ def _batches(
     waiting: list[BadRecord] = []
     for group in _groups(source(split, settings, bad), per_group * size, split.length):
         waiting += bad.take()
-        count = -(-group.count // size)
+        count = -(-group.size // size)
         if index + count <= from_batch and count:
             index += count
             waiting.clear()
@@ -186,7 +186,8 @@ class _Group(NamedTuple):
     bytes_stop: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
+        """How many rows."""
         return sum(map(len, self.parts))
 
 
