@@ -1,11 +1,12 @@
 """FTRL from text, through worker and server, beside Vowpal Wabbit on the same rows, in one run.
 
-``python -m bench.ftrl [--rows N] [--repeats R] [--batch-rows B] [--folder DIR]``
+``python -m bench.ftrl [--rows N] [--repeats R] [--batch-rows B ...] [--folder DIR]``
 
 Makes the file (1 M rows of 40 features out of 1 M), installs Vowpal Wabbit into an environment of
 its own, and runs both in turn: Vowpal Wabbit's driver with its own parser thread, and a whole local
-job of one worker and one server. Prints lines ``name value unit``: medians, then their spread
-(highest over lowest), and the ratio last.
+job of one worker and one server. `ftrl_default` is a job file that says nothing of batches; with
+`--batch-rows`, `ftrl_B` is one that does, in the same rounds. Prints lines ``name value unit``:
+medians, then their spread (highest over lowest), and the ratios last.
 
 Rows per second count from the worker's first lease to its last commit, so without the start of the
 processes but with everything that the first batch needs; Vowpal Wabbit's from the start of its
@@ -29,7 +30,8 @@ import numpy as np
 from bench import jobs
 from bench.jobs import show
 from bench.zipf_rows import Made, make
-from yarnps.protocol.settings import EngineSettings
+from yarnps.apps._features import log_loss
+from yarnps.apps._measure import exact_auc
 
 PEER = "vowpalwabbit==9.11.9"
 ALPHA, BETA = 0.1, 1.0
@@ -44,7 +46,7 @@ yarnps:
   app: ftrl
   params: {{alpha: {alpha}, beta: {beta}, l1: {l1}}}
   data: {{train: {train}, test: {test}, format: libsvm}}
-  train: {{epochs: 1, batch_rows: {batch_rows}}}
+  train: {{epochs: 1{batch_rows}}}
   model: {{path: {model}, overwrite: true}}
 """
 # Run by the peer's interpreter. Its driver is the constructor, which goes through the file.
@@ -76,6 +78,7 @@ class Run:
     seconds: float
     cpu: float
     auc: float
+    logloss: float
     parts: dict[str, float] = field(default_factory=dict)
 
 
@@ -104,35 +107,39 @@ def run_peer(python: Path, made: Made, folder: Path) -> Run:
         check=True,
     )
     said = json.loads(done.stdout)
-    return Run(said["seconds"], said["cpu"], auc_of(np.loadtxt(scores), made.test))
-
-
-def auc_of(scores: np.ndarray, test: Path) -> float:
-    from yarnps.apps._measure import exact_auc
-
-    with test.open("rb") as file:
+    logits = np.loadtxt(scores)
+    with made.test.open("rb") as file:
         positive = np.array([not line.startswith(b"-") for line in file])
-    found = exact_auc(scores.astype(np.float64), positive)
-    assert found is not None
-    return found
+    auc = exact_auc(logits, positive)
+    assert auc is not None
+    return Run(said["seconds"], said["cpu"], auc, log_loss(logits, positive) / len(logits))
 
 
 # ---------------------------------------------------------------------- ours
 
 
-def run_ours(made: Made, folder: Path, batch_rows: int) -> Run:
-    """A whole local job."""
+def run_ours(made: Made, folder: Path, batch_rows: int | None) -> Run:
+    """A whole local job; `batch_rows` None: its file says nothing of batches."""
     spec = folder / "zipf.yaml"
-    settings = {"alpha": ALPHA, "beta": BETA, "l1": L1, "batch_rows": batch_rows}
+    said = "" if batch_rows is None else f", batch_rows: {batch_rows}"
+    settings = {"alpha": ALPHA, "beta": BETA, "l1": L1, "batch_rows": said}
     spec.write_text(
         JOB.format(**settings, train=made.train, test=made.test, model=folder / "model")
     )
     ran = jobs.run(spec)
-    training = ran.training()
-    return Run(training.seconds, training.cpu, ran.status.metrics["test_auc"], training.parts)
+    training, metrics = ran.training(), ran.status.metrics
+    found = metrics["test_auc"], metrics["test_logloss"]
+    return Run(training.seconds, training.cpu, *found, training.parts)
 
 
 # ---------------------------------------------------------------------- the report
+
+
+def _show(name: str, runs: list[Run], rows: int, ceiling: float) -> None:
+    show(f"{name}_rows", [rows / run.seconds for run in runs], "rows/s")
+    show(f"{name}_rows_per_cpu", [rows / run.cpu for run in runs], "rows/CPU-s")
+    show(f"{name}_auc", [run.auc for run in runs], f"(ceiling {ceiling:.4f})")
+    show(f"{name}_logloss", [run.logloss for run in runs], "nats")
 
 
 def main() -> int:
@@ -140,7 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.ftrl", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument(
-        "--batch-rows", type=int, default=EngineSettings.batch_rows, help="as in any job file"
+        "--batch-rows", type=int, nargs="+", default=[], help="beside the default, in each round"
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="keeps the files and the peer's environment")
@@ -149,21 +156,23 @@ def main() -> int:
         folder = options.folder or Path(temporary)
         made = make(folder / f"zipf-{options.rows}", options.rows)
         python = venv_with(PEER, folder / "peer")
-        run_ours(made, folder, options.batch_rows)  # compiles the kernels
-        peers, ours = [], []
+        run_ours(made, folder, None)  # compiles the kernels
+        sizes = [None, *options.batch_rows]
+        ours: dict[int | None, list[Run]] = {size: [] for size in sizes}
+        peers = []
         for _ in range(options.repeats):
             peers.append(run_peer(python, made, folder))
-            ours.append(run_ours(made, folder, options.batch_rows))
-    print(f"ftrl_batch_rows {options.batch_rows} rows")
-    for name, runs in (("vw", peers), ("ftrl", ours)):
-        show(f"{name}_rows", [options.rows / run.seconds for run in runs], "rows/s")
-        show(f"{name}_rows_per_cpu", [options.rows / run.cpu for run in runs], "rows/CPU-s")
-        show(f"{name}_auc", [run.auc for run in runs], f"(ceiling {made.ceiling:.4f})")
-    for kind in sorted({kind for run in ours for kind in run.parts}):
-        show(f"ftrl_cpu_{kind}", [run.parts.get(kind, 0.0) for run in ours], "CPU-s")
-    pairs = list(zip(ours, peers, strict=True))
-    show("ftrl_over_vw_per_cpu", [peer.cpu / run.cpu for run, peer in pairs], "ratio")
-    show("ftrl_over_vw", [peer.seconds / run.seconds for run, peer in pairs], "ratio")
+            for size in sizes:
+                ours[size].append(run_ours(made, folder, size))
+    _show("vw", peers, options.rows, made.ceiling)
+    for size, runs in ours.items():
+        name = f"ftrl_{size or 'default'}"
+        _show(name, runs, options.rows, made.ceiling)
+        for kind in sorted({kind for run in runs for kind in run.parts}):
+            show(f"{name}_cpu_{kind}", [run.parts.get(kind, 0.0) for run in runs], "CPU-s")
+        pairs = list(zip(runs, peers, strict=True))
+        show(f"{name}_over_vw_per_cpu", [peer.cpu / run.cpu for run, peer in pairs], "ratio")
+        show(f"{name}_over_vw", [peer.seconds / run.seconds for run, peer in pairs], "ratio")
     return 0
 
 
