@@ -100,20 +100,23 @@ def find(  # type: ignore[no-untyped-def]
 
 
 @jit
-def find_moved(  # type: ignore[no-untyped-def]
-    keys, sections, places, tags_at, rows_at, sizes, steps, tag, bits, none, moved, rows
+def find_again(  # type: ignore[no-untyped-def]
+    keys, sections, places, tags_at, rows_at, sizes, steps, tag, bits, none, moved, absent, rows
 ):
-    """Look those keys up again whose segments have moved; `moved` is by place."""
+    """Look those keys up again whose segments have moved (`moved` is by place), and with `absent`
+    those that had no row. Returns the number of keys without a row."""
+    missing = 0
     i = 0
     for s in range(sections.shape[0]):
         p = places[sections[s, 0]]
-        end = i + np.int64(sections[s, 1])
-        if moved[p]:
-            first_tag, first_row, capacity = tags_at[p], rows_at[p], sizes[p]
-            for j in range(i, end):
-                wanted = (mix(np.uint64(keys[j])) << np.uint64(bits)) | _ONE
-                rows[j] = _row_of(wanted, first_tag, first_row, capacity, steps, tag, none)
-        i = end
+        first_tag, first_row, capacity = tags_at[p], rows_at[p], sizes[p]
+        for _ in range(sections[s, 1]):
+            if moved[p] or (absent and rows[i] == none):
+                wanted = (mix(np.uint64(keys[i])) << np.uint64(bits)) | _ONE
+                rows[i] = _row_of(wanted, first_tag, first_row, capacity, steps, tag, none)
+            missing += rows[i] == none
+            i += 1
+    return missing
 
 
 @jit

@@ -19,10 +19,11 @@ from yarnps.protocol import wire
 from yarnps.protocol.shards import Int64s, Sections
 from yarnps.protocol.tables import WhenFull
 from yarnps.server import kernels, updates
+from yarnps.server.lookups import Lookups
 
 # Fullest segment before it grows: an absent key is found to be absent after 1 / (1 - x)² probes.
 _FULLEST = 0.87
-_GROWTH = 1.3
+_GROWTH = 1.2
 # Below this a segment doubles: it is too small for the memory to matter.
 _SMALL = 64
 # Larger blocks are pages of their own, given back to the system when a segment has moved on.
@@ -156,6 +157,8 @@ class Segments:
         self._tags_at = np.full(self._count, empty.tags.ctypes.data, np.int64)
         self._rows_at = np.full(self._count, empty.words.ctypes.data, np.int64)
         self._used = np.zeros(self._count, np.int64)
+        self._moves = np.zeros(self._count, np.int64)  # how often each segment has moved
+        self._lookups = Lookups()
         self.nbytes = 0
 
     @property
@@ -237,12 +240,12 @@ class Segments:
         TableFull
             With ``fail``. Nothing is changed then.
         """
-        rows, missing = self.find(keys, sections)
+        rows, missing = self._recalled(keys, sections) or self.find(keys, sections)
         new: Bools | None = None
         if missing:
             moved = self._make_room(rows, sections, missing, room, when_full)
             if moved.any():
-                kernels.find_moved(keys, sections, *self._layout, moved, rows)
+                kernels.find_again(keys, sections, *self._layout, moved, False, rows)
             absent = rows == self.none
             kernels.insert(
                 keys,
@@ -258,6 +261,19 @@ class Segments:
         if self._stamped:
             kernels.stamp_rows(rows, self._stamp_offset, self.none, _CLOCK, np.uint32(clock))
         return rows, new
+
+    def remember(self, keys: Int64s, sections: Sections, rows: Int64s) -> None:
+        """Keep what `find` has found: who pulls rows is likely to push the same ones next."""
+        self._lookups.keep(keys, sections, rows, self._moves)
+
+    def _recalled(self, keys: Int64s, sections: Sections) -> tuple[Int64s, int] | None:
+        """What `find` would find now, if the keys' rows are remembered."""
+        known = self._lookups.take(keys, sections)
+        if known is None:
+            return None
+        moved = self._moves != known.moves
+        missing = kernels.find_again(keys, sections, *self._layout, moved, True, known.rows)
+        return known.rows, missing
 
     # ------------------------------------------------------------------ memory
 
@@ -328,6 +344,7 @@ class Segments:
             self._used[place] = kernels.rebuild(old.tags, old.words, kept, block.tags, block.words)
         self._blocks[place] = block
         self.nbytes += block.nbytes - (old.nbytes if self._limits[place] else 0)
+        self._moves[place] += 1
         self._sizes[place] = size
         self._limits[place] = int(size * _FULLEST)
         self._tags_at[place] = block.tags.ctypes.data

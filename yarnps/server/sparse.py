@@ -134,6 +134,7 @@ class SparseTable:
             Of the pull: a row that has expired by then is none.
         """
         rows, missing = self._find(keys, sections, clock)
+        self._segments.remember(keys, sections, rows)
         out = np.empty((len(keys), self.dim), self.dtype)
         self._kernels.pull_rows(rows, out)
         if missing and self._initial[0] != kernels.ZEROS:
