@@ -64,6 +64,10 @@ for batch in job.data():
         pass
 for number in range(300):
     table.push([number % 30], [1.0])
+short = {"wire": yarnps.Wire(push="topk", keep=0.1), "model": False}
+job.sparse("few", optimizer=yarnps.Add(), **short).push(range(100), range(100))
+job.dense("few numbers", 50, optimizer=yarnps.Add(), **short).push([1.0] * 50)
+job.dense("none", 50, optimizer=yarnps.Add(), **short)
 """
 
 
@@ -73,4 +77,9 @@ def test_the_last_pushes_of_a_program_are_made_before_it_is_through(tmp_path: Pa
     with playing(tmp_path, block, LAST_WORDS, workers=1) as player:
         player.finish()
         player.export(tmp_path / "model", tables=["last"])
+        events = [m.event for m in player.of("worker", 0).said if m.HasField("event")]
+    assert [(event.name, event.text) for event in events] == [
+        ("residuals", "table few: 89 residuals are zeroed: the program has ended"),
+        ("residuals", "table few numbers: 45 residuals are zeroed: the program has ended"),
+    ]
     assert model_of(tmp_path / "model", "last") == dict.fromkeys(range(30), 10.0)

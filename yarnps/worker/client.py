@@ -81,7 +81,7 @@ class Client:
         self.broken: YarnpsError | None = None
         self.clock: int | None = None
         self.idle = Stopwatch()
-        self.on_zeroed: Callable[[str], None] = log.warning  # told of residuals that are void
+        self.on_void: Callable[[str], None] = log.warning  # hears of residuals that are void
         self.generation = 0
         self.router = Router(begin.routes)
         self._follow(begin.routes)

@@ -36,7 +36,7 @@ from yarnps.worker.loop import DataLoop, Evaluate
 from yarnps.worker.preparing import Prepare, PreparedFiles
 from yarnps.worker.reading import Ahead, reader
 from yarnps.worker.stopwatch import Rate
-from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable
+from yarnps.worker.tables import CurrentBatch, DenseTable, SparseTable, Table
 
 if TYPE_CHECKING:
     import yarnps.spec
@@ -67,7 +67,8 @@ class Job:
         self._settings = EngineSettings.from_job_json(begin.job_json)
         self._begin = begin
         self._client = Client(begin, self._settings.request_limit)
-        self._client.on_zeroed = self._tell_zeroed
+        self._tables: list[Table] = []
+        self._client.on_void = self._tell_void
         self._current = CurrentBatch()
         self._loop: DataLoop | None = None
         self._before_loop: list[pb.ToRole] = []
@@ -152,7 +153,7 @@ class Job:
         --------
         >>> w = job.sparse("w", optimizer=yarnps.Ftrl(alpha=0.1, l1=1.0))  # doctest: +SKIP
         """
-        return SparseTable(
+        table = SparseTable(
             self._client,
             self._open(
                 name,
@@ -172,6 +173,8 @@ class Job:
             ),
             self._current,
         )
+        self._tables.append(table)
+        return table
 
     def dense(
         self,
@@ -189,7 +192,7 @@ class Job:
     ) -> DenseTable:
         """An array on the servers; the parameters are those of `sparse`."""
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        return DenseTable(
+        table = DenseTable(
             self._client,
             self._open(
                 name,
@@ -206,6 +209,8 @@ class Job:
             ),
             self._current,
         )
+        self._tables.append(table)
+        return table
 
     def _open(
         self,
@@ -361,7 +366,7 @@ class Job:
         elif kind == "am_back":
             self._loop.on_am_back()
 
-    def _tell_zeroed(self, text: str) -> None:
+    def _tell_void(self, text: str) -> None:
         log.warning("%s", text)
         self._link.send(pb.FromRole(event=pb.RoleEvent(name="residuals", text=text)))
 
@@ -389,6 +394,8 @@ class Job:
             log.error("what nobody has waited for has failed: %s", error)
             self.fail(error)
             return
+        for table in self._tables:
+            table.give_up()
         self._link.send(pb.FromRole(finished=pb.Finished()))
 
     def fail(self, error: BaseException) -> None:

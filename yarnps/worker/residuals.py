@@ -46,10 +46,10 @@ class SparseResiduals:
         self._table.assign(parted.keys, sections, frozen(ordered))
 
     def clear(self) -> int:
-        """Forget all; returns how many rows there were."""
-        rows = self._table.rows
+        """Forget all; returns in how many rows something was not 0."""
+        shards = [self._table.copy_shard(shard) for shard in self._places.tolist()]
         self._table.clear()
-        return rows
+        return sum(int(np.count_nonzero(shard.states.any(axis=1))) for shard in shards)
 
     def _ordered(self, keys: Int64s) -> tuple[Any, Any]:
         parted = partition(keys, _BITS, self._places.astype(np.int32))

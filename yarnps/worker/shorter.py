@@ -32,7 +32,7 @@ class Pushes(Generic[Residuals]):
     Attributes
     ----------
     zeroed
-        Residual rows (dense: numbers) that a return to an older state of the tables has made void.
+        Residual rows (dense: numbers) that were never sent, and why is told.
     """
 
     def __init__(
@@ -45,13 +45,21 @@ class Pushes(Generic[Residuals]):
         self._generation = 0
         self.zeroed = 0
 
+    def give_up(self) -> None:
+        """The program has ended: there is no next push for what waits."""
+        self._zero("the program has ended")
+
     def _follow(self, generation: int) -> None:
         """The tables went back to a cut: what was left out since belongs to no state of theirs."""
-        if generation > self._generation and self._residuals is not None:
-            if self._generation and (gone := self._residuals.clear()):
-                self.zeroed += gone
-                self._told(f"table {self._spec.name}: {gone:,} residuals are zeroed")
+        if generation > self._generation:
+            if self._generation:
+                self._zero("the tables have gone back to a checkpoint")
             self._generation = generation
+
+    def _zero(self, why: str) -> None:
+        if self._residuals is not None and (gone := self._residuals.clear()):
+            self.zeroed += gone
+            self._told(f"table {self._spec.name}: {gone:,} residuals are zeroed: {why}")
 
 
 class SparsePushes(Pushes[SparseResiduals]):

@@ -17,6 +17,7 @@ from yarnps.worker.calls import Call
 from yarnps.worker.client import Client
 from yarnps.worker.functions import Collector, Functions, requests
 from yarnps.worker.futures import Future
+from yarnps.worker.shorter import Pushes
 
 
 class Table(Functions):
@@ -28,6 +29,12 @@ class Table(Functions):
         self._batches = batches
         self._dtype = np.dtype(spec.dtype)
         self._id = wire.table_id(spec.name)
+        self._pushes: Pushes[Any] | None = None  # where they are made shorter
+
+    def give_up(self) -> None:
+        """The program has ended: what pushes have left out is never sent, and that is told."""
+        if self._pushes is not None:
+            self._pushes.give_up()
 
     @property
     def name(self) -> str:

@@ -34,13 +34,15 @@ class SparseTable(Table):
     values, and takes no memory on the servers.
     """
 
+    _pushes: SparsePushes | None
+
     def __init__(self, client: Client, spec: TableSpec, batches: CurrentBatch) -> None:
         super().__init__(client, spec, batches)
         self._dim = spec.dim
         self._small = spec.dim * spec.itemsize <= SMALL_ROW_BYTES
         self._shares = self._small and may_share(spec)
         shorter = spec.wire.push != "exact"
-        self._pushes = SparsePushes(spec, spec.wire, client.on_zeroed) if shorter else None
+        self._pushes = SparsePushes(spec, spec.wire, client.on_void) if shorter else None
         # What small calls outside of a batch have in common.
         pull, push = (self._header(op)._replace(clock=wire.NO_CLOCK) for op in (Op.PULL, Op.PUSH))
         self._small_pulls = Kind(pull, spec, f"pull of table {spec.name}")
@@ -246,10 +248,12 @@ class SparseTable(Table):
 class DenseTable(Table):
     """An array on the servers. Made by `Job.dense`."""
 
+    _pushes: DensePushes | None
+
     def __init__(self, client: Client, spec: TableSpec, batches: CurrentBatch) -> None:
         super().__init__(client, spec, batches)
         shorter = spec.wire.push != "exact"
-        self._pushes = DensePushes(spec, spec.wire, client.on_zeroed) if shorter else None
+        self._pushes = DensePushes(spec, spec.wire, client.on_void) if shorter else None
 
     @property
     def shape(self) -> tuple[int, ...]:
