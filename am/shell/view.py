@@ -9,6 +9,7 @@ from yarnps.am.shell.events import EventLog
 from yarnps.am.shell.sentence import clock, sentence
 from yarnps.am.shell.telemetry import Telemetry
 from yarnps.am.training import plan as steps
+from yarnps.am.training.crew import RoleProcess
 from yarnps.status import Process, Progress, Status, TableInfo
 
 # The page and the terminal want whom to worry about first.
@@ -21,6 +22,9 @@ _WORST_FIRST = {
     "running": 5,
     "finished": 6,
 }
+
+# Each process of ours sends its figures every second: a person hears of it when some are missing.
+SILENT_S = 5.0
 
 _STATE_OF_PHASE = {"prepare": "PREPARING", "train": "TRAINING", "test": "EVALUATING"}
 
@@ -75,7 +79,7 @@ def build(
         rate=telemetry.rate_points(),
         processes=rows,
         events=events.after(events_after),
-        waits=tuple(waits(machine, around, now)),
+        waits=tuple(waits(machine, telemetry, around, now)),
         outcome=machine.outcome,
         restarts=sum(row.deaths for row in rows),
         lost_rows=course.lost_rows,
@@ -103,14 +107,32 @@ def state_of(machine: JobMachine) -> str:
     return _STATE_OF_PHASE[course.ledger.phase]
 
 
-def waits(machine: JobMachine, around: Surroundings, now: float) -> list[str]:
+def waits(machine: JobMachine, telemetry: Telemetry, around: Surroundings, now: float) -> list[str]:
     """What the job waits for at the moment, and until when."""
     if machine.outcome is not None:
         return []
+    out = _missing(machine, around)
+    out += [f"{member.name} {text}" for member, text in silent(machine, telemetry, now)]
+    return out + (machine.programs.waits(now) if machine.programs is not None else [])
+
+
+def silent(machine: JobMachine, telemetry: Telemetry, now: float) -> list[tuple[RoleProcess, str]]:
+    """Processes of ours that live and say nothing, since when, and until when they may."""
+    limits, words = machine.members.settings.limits, telemetry.last_words()
+    out = []
+    for member, limit in machine.training.expected_to_speak(limits.silence, limits.process_start):
+        silence = now - words.get(member.id, now)
+        if silence >= SILENT_S:
+            text = f"has said nothing for {silence:.0f} s, and is replaced after {limit:.0f} s"
+            out.append((member, text))
+    return out
+
+
+def _missing(machine: JobMachine, around: Surroundings) -> list[str]:
+    """Containers and processes that are not there."""
     missing = machine.members.missing()
-    at_barriers = machine.programs.waits(now) if machine.programs is not None else []
     if not missing:
-        return at_barriers
+        return []
     text = "waiting for " + ", ".join(missing[:5])
     if len(missing) > 5:
         text += f" and {len(missing) - 5} more"
@@ -120,17 +142,21 @@ def waits(machine: JobMachine, around: Surroundings, now: float) -> list[str]:
     out = [text]
     if around.waiting_reason and any("has been asked for" in m for m in missing):
         out.append(around.waiting_reason)
-    return out + at_barriers
+    return out
 
 
 def processes(machine: JobMachine, telemetry: Telemetry, now: float) -> tuple[Process, ...]:
     """One row per rank, those in trouble first."""
-    rows = [_process(machine, telemetry, row, now) for row in machine.members.processes(now)]
+    notes = {(member.role, member.rank): text for member, text in silent(machine, telemetry, now)}
+    rows = [
+        _process(machine, telemetry, row, notes.get((row.role, row.rank), ""))
+        for row in machine.members.processes(now)
+    ]
     rows.sort(key=lambda p: (_WORST_FIRST.get(p.state, 3), p.role, p.rank))
     return tuple(rows)
 
 
-def _process(machine: JobMachine, telemetry: Telemetry, row: Process, now: float) -> Process:
+def _process(machine: JobMachine, telemetry: Telemetry, row: Process, note: str) -> Process:
     """A row of the members with what the training side and the figures add."""
     live = list(machine.training.crew.of_rank(row.role, row.rank))
     figures = [telemetry.figures_of(member.id) for member in live]
@@ -143,6 +169,7 @@ def _process(machine: JobMachine, telemetry: Telemetry, row: Process, now: float
     worker = row.role == "worker"
     return dataclasses.replace(
         row,
+        note=row.note or note,
         rows=sum(member.rows for member in live),
         rows_per_s=sum(f.rows_per_s for f in figures) if worker else None,
         clock=max(f.clock for f in figures) if worker else None,

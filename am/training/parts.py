@@ -294,7 +294,7 @@ class PartLedger(Ledger):
                 if done:
                     work += weights[index]
                 elif seen:
-                    read = self._partial[index].work if index in self._partial else weights[index]
+                    read = self._read_of(index, seen.rows)
                     partial[index] = Position(seen.batches, seen.rows, read)
                     work += read
             parts.append([least.batches, closed, least.ended, None, 0])
@@ -308,6 +308,15 @@ class PartLedger(Ledger):
             "rows_of_epoch": [*data["rows_of_epoch"][:-1], rows],
         }
         return data
+
+    def _read_of(self, index: int, rows: int) -> int:
+        """Bytes of a split behind so many rows, which may be more than its reader has told of."""
+        told, data = self._partial.get(index), self._sets["train"]
+        if told is not None and told.rows == rows:
+            return told.work
+        open_ones = self._partial.values()
+        density = data.density(sum(at.rows for at in open_ones), sum(at.work for at in open_ones))
+        return min(data.weights[index], round(rows / density)) if density else data.weights[index]
 
     # ------------------------------------------------------------ snapshots
 

@@ -14,6 +14,8 @@ from test_job_simulated import config
 from yarnps.am import inputs as i
 from yarnps.am.actions import Log, Publish
 from yarnps.am.durable import durable
+from yarnps.am.shell import view
+from yarnps.am.shell.telemetry import Telemetry
 from yarnps.am.training.plan import Cut, Export
 from yarnps.protocol import control_pb2 as pb
 
@@ -189,6 +191,18 @@ def test_frozen_after_the_end_of_the_data(world: World) -> None:
     worker.frozen = True
     world.run()
     world.check_end(model_epoch=3)
+
+
+def test_who_says_nothing_is_named_before_it_is_replaced(world: World) -> None:
+    world.until(lambda: training(world))
+    telemetry, quiet = Telemetry(), server(world, 1).who.id
+    for member in world.processes:
+        telemetry.spoke(member, world.now - (7.0 if member == quiet else 1.0))
+    said = "has said nothing for 7 s, and is replaced after 15 s"
+    around = view.Surroundings("ada", "local", "")
+    assert view.waits(world.machine, telemetry, around, world.now) == [f"server 1 {said}"]
+    rows = view.processes(world.machine, telemetry, world.now)
+    assert [(row.role, row.rank) for row in rows if row.note == said] == [("server", 1)]
 
 
 def test_killed_by_its_user(world: World) -> None:

@@ -181,6 +181,19 @@ def test_a_cut_has_the_positions_of_the_servers_not_of_the_ledger() -> None:
     assert again[1].splits[0].split == behind.splits[0].split
 
 
+def test_going_back_to_rows_that_nobody_had_told_of_keeps_the_estimate() -> None:
+    """Two bytes a row: 6 splits of 100 bytes have 300 rows, in each of 2 epochs."""
+    ledger = begun(6, parts=2)
+    told, _ = ledger.lease_parts(1, "n0", 0)
+    message = said(told, batches=2, stream=2)
+    message.bytes = 40
+    ledger.progress(1, message, 1)
+    assert ledger.rows_total == 600
+    places = [{0: Place(4, 40)}, {0: Place(3, 30)}]
+    ledger.restore_cut(ledger.at_steps([at(ledger, places, 4, False)]))
+    assert (ledger.rows, ledger.rows_total, ledger.bytes) == (70, 600, 140)
+
+
 def test_where_servers_differ_the_least_counts() -> None:
     ledger = begun(4, parts=1)
     ledger.lease_parts(1, "n0", 0)
