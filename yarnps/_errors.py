@@ -7,7 +7,8 @@ YarnpsError
 ├── ClusterError          the cluster (or the running job) cannot be reached          (exit 3)
 ├── ServerRefused         a server refused a call; the message says why
 └── LeaseRevoked          the lease of this batch is void; `data()` goes on by itself
-    └── LateBatch         BSP: its step was closed without it; `data()` gives it out again
+    ├── LateBatch         BSP: its step was closed without it; `data()` gives it out again
+    └── EarlyBatch        BSP: this worker has work for an earlier step by now, which comes first
 """
 
 from __future__ import annotations
@@ -70,7 +71,11 @@ class ClusterError(YarnpsError):
 
 
 class ServerRefused(YarnpsError):
-    """A parameter server refused a call."""
+    """A parameter server refused a call. `certain`: it would refuse it again, and the job ends."""
+
+    def __init__(self, what: str, remedy: str = "", *, certain: bool = False) -> None:
+        super().__init__(what, remedy)
+        self.certain = certain
 
 
 class LeaseRevoked(YarnpsError):
@@ -83,3 +88,7 @@ class LateBatch(LeaseRevoked):
     def __init__(self, what: str, remedy: str = "", *, step: int = 0) -> None:
         super().__init__(what, remedy)
         self.step = step
+
+
+class EarlyBatch(LeaseRevoked):
+    """The batch waits for an earlier BSP step, of which this worker has a part by now."""

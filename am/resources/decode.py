@@ -328,6 +328,7 @@ _USER_ERRORS = {
     "DataError": Cause.DATA,
     "InputError": Cause.INPUT,
     "JobFileError": Cause.INPUT,
+    "ServerRefused": Cause.INPUT,
 }
 
 

@@ -165,6 +165,8 @@ def test_the_result_does_not_depend_on_who_dies(
 
 
 COUNT = """
+import os
+import sys
 import time
 import yarnps
 
@@ -175,11 +177,21 @@ for batch in job.data():
         sums.pull(batch.keys).wait()
         if batch.part == 0:
             time.sleep(0.05)
+        while job.rank == 1 and os.path.exists(sys.argv[2]):
+            time.sleep(0.01)
         sums.push(batch.keys, batch.values)
 """
 
 
-def counting(tmp_path: Path, made: Input, sync: dict[str, Any], **more: Any) -> LocalRun:
+def counting(
+    tmp_path: Path,
+    made: Input,
+    sync: dict[str, Any],
+    *,
+    workers: int = 3,
+    worker: dict[str, Any] | None = None,
+    **more: Any,
+) -> LocalRun:
     settings = {
         "data": {"train": f"file://{made.folder}/*", "format": "libsvm"},
         "train": {"epochs": 1, "batch_rows": 50, "audit": True},
@@ -187,7 +199,17 @@ def counting(tmp_path: Path, made: Input, sync: dict[str, Any], **more: Any) -> 
         "model": {"path": str(tmp_path / "model")},
         **more,
     }
-    return LocalRun(tmp_path / "job", settings, program=COUNT, workers=3)
+    services = {"worker": worker or {}}
+    return LocalRun(tmp_path / "job", settings, program=COUNT, workers=workers, services=services)
+
+
+def sums_of(model: Path) -> dict[int, float]:
+    sums: dict[int, float] = {}
+    for path in model.glob("part-*.safetensors"):
+        tensors = load_file(path)
+        values = tensors["sums/values"][:, 0].tolist()
+        sums |= dict(zip(tensors["sums/keys"].tolist(), values, strict=True))
+    return sums
 
 
 def test_with_spare_parts_a_late_batch_is_done_again(tmp_path: Path) -> None:
@@ -199,12 +221,28 @@ def test_with_spare_parts_a_late_batch_is_done_again(tmp_path: Path) -> None:
         assert audit.data["servers"] == audit.data["ledger"] == made.all_rows
         status = run.status()
         assert sum(process.late for process in status.processes) > 0
-    sums: dict[int, float] = {}
-    for path in (tmp_path / "model").glob("part-*.safetensors"):
-        tensors = load_file(path)
-        values = tensors["sums/values"][:, 0].tolist()
-        sums |= dict(zip(tensors["sums/keys"].tolist(), values, strict=True))
-    assert sums == made.sums(1)
+    assert sums_of(tmp_path / "model") == made.sums(1)
+
+
+def test_who_waits_for_a_dead_workers_part_does_it(tmp_path: Path) -> None:
+    """Nobody takes the dead one's place, and the other waits for its part inside a later step."""
+    made = Input.write(tmp_path / "in", files=3, rows=1500)
+    worker = {"allow_failures": True, "max_restarts": 0}
+    with counting(tmp_path, made, {}, workers=2, worker=worker) as run:
+        run.hold.touch()
+        run.event("first_push", rank=0)
+        run.wait(lambda: waited(run, 0) > 1.0, "worker 0 at the gate")
+        run.event("gave_up", role="worker", rank=1, after=run.kill("role", "worker", 1))
+        assert run.outcome().state == "SUCCEEDED"
+        (audit,) = run.events("audit")
+        assert audit.data["servers"] == audit.data["ledger"] == made.all_rows
+    assert sums_of(tmp_path / "model") == made.sums(1)
+
+
+def waited(run: LocalRun, rank: int) -> float:
+    """Seconds that a worker has waited for others."""
+    (row,) = (p for p in run.status().processes if (p.role, p.rank) == ("worker", rank))
+    return row.idle_s or 0.0
 
 
 def test_a_limit_of_time_ends_all_servers_at_the_same_step(tmp_path: Path) -> None:

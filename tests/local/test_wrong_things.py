@@ -118,6 +118,21 @@ def scripted(document: dict[str, Any], folder: Path, program: str) -> dict[str, 
     return document
 
 
+FULL = """import yarnps
+job = yarnps.connect()
+job.dense("wide", (1 << 28,), "float64", optimizer=yarnps.Add())
+"""
+
+
+def test_a_table_that_the_servers_have_no_memory_for(tmp_path: Path, made: Input) -> None:
+    """Said once: neither tried again nor with a traceback."""
+    done = submit(tmp_path, scripted(job(tmp_path, made), tmp_path, FULL))
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["state"], answer["cause_code"]) == (2, "FAILED", "input")
+    assert "table wide needs" in answer["cause"] and "give the servers more" in answer["cause"]
+    assert "Traceback" not in done.stderr and "restarts" not in answer["cause"]
+
+
 def test_a_program_that_raises(tmp_path: Path, made: Input) -> None:
     program = "import yarnps\njob = yarnps.connect()\nraise KeyError('no such column: dest')\n"
     done = submit(tmp_path, scripted(job(tmp_path, made), tmp_path, program))

@@ -41,6 +41,7 @@ def test_a_full_server_says_so_before_and_is_never_killed(tmp_path: Path, when_f
                 table.push(keys, values).wait()
             except ServerRefused as error:
                 refused = str(error)
+                assert error.certain
                 break
 
         def warnings() -> int:

@@ -338,8 +338,10 @@ def test_what_is_not_finite_is_refused_at_the_caller(world: World, value: float)
 
 def test_a_table_opened_with_other_settings(world: World) -> None:
     world.sparse("twice", optimizer=Ftrl(l1=1.0))
-    with pytest.raises(ServerRefused, match=r"table twice exists with other settings: .*optimizer"):
+    other = r"table twice exists with other settings: .*optimizer"
+    with pytest.raises(ServerRefused, match=other) as raised:
         world.sparse("twice", optimizer=Ftrl(l1=2.0))
+    assert raised.value.certain, "a worker that starts again would do the same"
     assert world.sparse("after", dim=2).pull([1]).wait().tolist() == [[0.0, 0.0]]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from yarnps._errors import LateBatch, LeaseRevoked, YarnpsError
+from yarnps._errors import EarlyBatch, LateBatch, LeaseRevoked, YarnpsError
 from yarnps.protocol import wire
 from yarnps.worker.calls import Call
 from yarnps.worker.leases import Held
@@ -65,7 +65,7 @@ class Batch:
         self.lease = lease
         self.pushes: list[Call] = []
         self.committed = False
-        self.late_step: int | None = None  # BSP: it came too late, and the step that is open now
+        self.again_in: int | None = None  # BSP: it has to be done again, for this step
         self.part: int | None = None if lease.part is None else lease.part.number
         self.step: int | None = None if lease.part is None else lease.part.step
         self.epoch: int = lease.epoch
@@ -213,15 +213,20 @@ class Batch:
         try:
             if error is None:
                 self._loop.commit(self)
-        except LateBatch as late:
-            self.late_step = late.step
+        except (LateBatch, EarlyBatch) as void:
+            self.again_in = self._step_after(void)
             return True
         except LeaseRevoked:
             self.lease.revoked = True
             return False
         finally:
             self._loop.leave(self)
-        if isinstance(error, LateBatch):
-            self.late_step = error.step
+        if isinstance(error, LateBatch | EarlyBatch):
+            self.again_in = self._step_after(error)
             return True
         return isinstance(error, LeaseRevoked) and self.lease.revoked
+
+    def _step_after(self, void: LateBatch | EarlyBatch) -> int:
+        """For which step a batch counts that is to be done again: a later one if it came late."""
+        assert self.step is not None
+        return max(self.step + 1, void.step) if isinstance(void, LateBatch) else self.step

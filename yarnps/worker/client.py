@@ -175,11 +175,21 @@ class Client:
                         if left <= 0:
                             raise TimeoutError(f"{call.what}: not done within {timeout:g} s")
                     self._pump(left, call)
-                    if call.lease is not None and call.lease.revoked:
-                        self._connections.forget(call)
-                        call.fail(refusals.revoked(call))
+                    self._fail_if_void(call)
         if call.error is not None:
             raise call.error
+
+    def _fail_if_void(self, call: Call) -> None:
+        """Wait no more for what cannot come, or must not be waited for by this worker."""
+        lease = call.lease
+        if lease is None or call.done:
+            return
+        if lease.revoked:
+            self._connections.forget(call)
+            call.fail(refusals.revoked(call))
+        elif lease.is_early and call.header.op != Op.END_PART:  # servers let that wait for no step
+            self._connections.forget(call)
+            call.fail(refusals.early(call))
 
     def settle(self) -> None:
         """Return when all changes are answered, also those that nobody has waited for.
@@ -239,6 +249,7 @@ class Client:
             with self.idle:
                 while _is_full(connection):
                     self.pump(_TICK_S)
+                    self._fail_if_void(request.call)
                     if request.call.done:
                         return
         connection.add(request)

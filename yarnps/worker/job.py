@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from yarnps._errors import InputError, YarnpsError
+from yarnps._errors import InputError, ServerRefused, YarnpsError
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.channel import RoleChannel
 from yarnps.protocol.settings import EngineSettings
@@ -413,7 +413,8 @@ class Job:
                     # One line: it is part of sentences. The kind decides what is said about it.
                     error=f"{type(error).__name__}: {' '.join(text.split())}",
                     traceback="".join(traceback.format_exception(error)),
-                    user_error=isinstance(error, InputError),
+                    user_error=isinstance(error, InputError)
+                    or (isinstance(error, ServerRefused) and error.certain),
                 )
             )
         )

@@ -21,11 +21,16 @@ class WholePart(Protocol):
         Of the stream, committed.
     step
         The step that the next batch is for.
+    is_early
+        Another part in hand is behind this one.
     """
 
     number: int
     batches: int
     step: int
+
+    @property
+    def is_early(self) -> bool: ...
 
     def put_back(self, parsed: Any, step: int) -> None: ...
 
@@ -71,6 +76,11 @@ class Held:
     part: WholePart | None = None
     revoked: bool = False
     done: bool = False
+
+    @property
+    def is_early(self) -> bool:
+        """BSP: another part in hand is behind this one, and has to come first."""
+        return self.part is not None and self.part.is_early
 
     def __str__(self) -> str:
         return f"split {self.split.id} of epoch {self.epoch}, {self.phase}"

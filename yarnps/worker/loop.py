@@ -215,9 +215,9 @@ class DataLoop:
                 "a batch was taken from data() and not entered",
                 "put the work on it in a block `with batch:`; its end commits the batch",
             )
-        if lease.part is not None and batch.late_step is not None:
-            self.late += 1
-            lease.part.put_back(parsed, batch.late_step)
+        if lease.part is not None and batch.again_in is not None:
+            self.late += batch.again_in > lease.part.step
+            lease.part.put_back(parsed, batch.again_in)
         elif not batch.committed and not lease.revoked:
             # Its block ended with an exception that the program has swallowed.
             raise YarnpsError(

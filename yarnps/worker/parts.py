@@ -31,7 +31,10 @@ class HeldPart:
         The lease for calls that concern no split.
     """
 
-    def __init__(self, lease: pb.Lease, read: Read, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, lease: pb.Lease, read: Read, on_ready: Callable[[], None], others: list[HeldPart]
+    ) -> None:
+        self._others = others
         self.number = lease.part.part
         self.epoch = lease.epoch
         self.token = lease.token
@@ -59,15 +62,21 @@ class HeldPart:
         for held in [self.whole, *self.splits]:
             held.revoked = True
 
+    @property
+    def is_early(self) -> bool:
+        """Another part in hand is behind: one that came when a batch of this one had begun."""
+        mine, others = (self.epoch, self.step), list(self._others)
+        return any((p.epoch, p.step) < mine for p in others if not p.revoked)
+
     def take(self) -> Parsed | None:
-        """The next batch of the stream, if it is there; one that came too late is there again."""
+        """The next batch of the stream, if it is there; one that was put back is there again."""
         again, self._again = self._again, None
         return again or self._feed.take()
 
     def put_back(self, parsed: Parsed, step: int) -> None:
-        """The batch came too late: it is the next one again, for a later step."""
+        """The batch is the next one again, for this step: a later one if it was late."""
         self._again = parsed
-        self.step = max(self.step + 1, step)
+        self.step = max(self.step, step)
 
     def split_ended(self, held: Held) -> None:
         self.splits.remove(held)
@@ -108,7 +117,7 @@ class Parts:
             for lease in grant.leases
             if lease.HasField("part") and (lease.part.part, lease.token) not in known
         ]
-        parts = [HeldPart(lease, self._read, self._on_ready) for lease in new]
+        parts = [HeldPart(lease, self._read, self._on_ready, self._held) for lease in new]
         self._held += parts
         return parts
 

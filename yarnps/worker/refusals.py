@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import time
 
-from yarnps._errors import ClusterError, LateBatch, LeaseRevoked, ServerRefused
-from yarnps.protocol.wire import Header, Message, WireError
+from yarnps._errors import ClusterError, EarlyBatch, LateBatch, LeaseRevoked, ServerRefused
+from yarnps.protocol.wire import Code, Header, Message, WireError
 from yarnps.worker.calls import Call, Request
 from yarnps.worker.connection import Connection
+
+# Settings of the job, and not of the moment: a worker that starts again meets the same.
+_CERTAIN = {Code.TABLE_FULL, Code.TABLE_DIFFERS}
 
 
 def refused(connection: Connection, what: str, message: Message) -> ServerRefused:
     """A server's refusal, in its own words."""
     text = bytes(message.values).decode(errors="replace")
-    return ServerRefused(f"server {connection.rank} refused: {what}: {text}")
+    return ServerRefused(
+        f"server {connection.rank} refused: {what}: {text}",
+        certain=message.header.code in _CERTAIN,
+    )
 
 
 def unreadable(connection: Connection, error: WireError) -> ServerRefused:
@@ -43,6 +49,14 @@ def late(call: Call, header: Header) -> LateBatch:
         f"step {call.header.clock} was closed without it: {call.what}",
         "data() gives the batch out again",
         step=header.clock,
+    )
+
+
+def early(call: Call) -> EarlyBatch:
+    """Nobody but this worker can close the step that the call waits for."""
+    return EarlyBatch(
+        f"a part of an earlier step than {call.header.clock} has come to this worker: {call.what}",
+        "data() gives the batch out again, after that part",
     )
 
 
