@@ -45,6 +45,8 @@ bench: hadoop $(VENV)/ready data mxnet   ## side by side with peers, in one run;
 
 drill: hadoop $(VENV)/ready data mxnet   ## long, repeated kill runs; writes docs/drill*.md
 	$(BIN)/python -m bench.drill --data $(DATA)/flights --report docs/drill.md
+	$(BIN)/python -m bench.drill --data $(DATA)/flights --mode bsp --seed 0 --runs 6 --report docs/drill-bsp-local.md
+	$(BIN)/python -m bench.drill --data $(DATA)/flights --mode bsp --seed 0 --runs 5 --cluster sandbox --report docs/drill-bsp.md
 	$(BIN)/python -m bench.drill_dmlc --cluster sandbox --report docs/drill-dmlc.md
 
 lint: $(VENV)/ready types   ## ruff (format included) and mypy strict

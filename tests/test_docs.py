@@ -21,7 +21,7 @@ from yarnps.client.main import VERBS, cli
 from yarnps.spec import Block, load
 
 ROOT = Path(__file__).parents[1]
-GENERATED = {"job-file.md", "drill.md", "drill-dmlc.md"}
+GENERATED = {"job-file.md", "drill.md", "drill-bsp.md", "drill-bsp-local.md", "drill-dmlc.md"}
 PAGES = sorted([ROOT / "README.md", ROOT / "docker" / "README.md", *(ROOT / "docs").glob("*.md")])
 LONGEST = 200
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]

@@ -44,7 +44,7 @@ def block(digits: Path, folder: Path, **train: Any) -> dict[str, Any]:
         },
         "train": {"epochs": EPOCHS, "batch_rows": 48, "audit": True, **train},
         "sync": {"mode": "bsp", "parts": PARTS},
-        "checkpoint": {"every": "1 s"},
+        "checkpoint": {"every": "2 s"},
         "model": {"path": str(folder / "model")},
     }
 
@@ -132,7 +132,7 @@ def again(run: LocalRun, role: str, rank: int) -> Event:
     return run.event(kind, role=role, rank=rank, after=before)
 
 
-def beyond_newest_save(run: LocalRun, rows: int = 300) -> Event:
+def beyond_newest_save(run: LocalRun, rows: int = 100) -> Event:
     """Wait until workers have told of rows that the newest checkpoint lacks; its event."""
 
     def beyond() -> bool:
