@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yarnps._errors import ClusterError
+from yarnps._errors import ClusterError, YarnpsError
 from yarnps.client import clusters, exits, job
 from yarnps.client.cmd_attach import JOB_DIR
 from yarnps.client.follow import event_line, report_line
@@ -38,7 +38,7 @@ def command(
     """
     view = job.find(clusters.choose_for_job(application, cluster), application, job_dir)
     try:
-        sight = view.look()
+        sight = _or_recorded(view, view.look())
         log = view.events() if events else []
     finally:
         view.close()
@@ -46,6 +46,8 @@ def command(
         print_json(as_json(application, sight, log if events else None))
         return exits.SUCCEEDED
     if sight.status is not None:
+        if sight.trouble and not (sight.live or sight.gone):
+            print(f"{sight.trouble}. What was written at {clock(sight.status.now)}:\n")
         print(describe(sight.status, live=sight.live))
         if sight.gone and sight.status.outcome is None:
             print(GONE)
@@ -65,6 +67,17 @@ def command(
     for event in log:
         print(event_line(event))
     return exits.SUCCEEDED
+
+
+def _or_recorded(view: job.JobView, sight: job.Sight) -> job.Sight:
+    """Where the AM does not answer: with what it has written last, if that can be read."""
+    known = isinstance(view, job.LocalView) or sight.report is not None
+    if sight.status is not None or sight.gone or not (known and sight.trouble):
+        return sight
+    try:
+        return dataclasses.replace(sight, status=view.recorded())
+    except (YarnpsError, OSError, ValueError):
+        return sight  # the trouble that is known already is what there is to say
 
 
 def as_json(application: str, sight: job.Sight, log: list[Any] | None) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def result(
         "job_dir": (status.job_dir if status else "") or job_dir,
         "elapsed_s": round(elapsed_s, 3),
         "rows": progress.rows if progress else 0,
-        "lost_rows": status.lost_rows if status else 0,
         "rows_per_s": progress.rows_per_s if progress else 0.0,
         "splits": progress.splits_all if progress else 0,
+        "lost_rows": status.lost_rows if status else 0,
     }

@@ -176,12 +176,14 @@ def test_the_object_for_programs_has_exactly_these_keys() -> None:
         best={"auc": 0.8},
         model="hdfs:///m",
         job_dir="hdfs:///j",
+        lost_rows=7,
     )
     answer = exits.result("app", Outcome("SUCCEEDED"), status=seen, elapsed_s=1.23456)
     assert answer == {
         "application": "app", "state": "SUCCEEDED", "cause": "", "cause_code": "",
         "retry_helps": None, "metrics": {"auc": 0.8}, "model": "hdfs:///m",
         "job_dir": "hdfs:///j", "elapsed_s": 1.235, "rows": 10, "rows_per_s": 5.0, "splits": 3,
+        "lost_rows": 7,
     }  # fmt: skip
 
 

@@ -185,7 +185,7 @@ def test_submit_without_any_cluster(
     assert "--cluster local" in captured.err
     assert list(json.loads(captured.out)) == [
         "application", "state", "cause", "cause_code", "retry_helps", "metrics", "model",
-        "job_dir", "elapsed_s", "rows", "rows_per_s", "splits",
+        "job_dir", "elapsed_s", "rows", "rows_per_s", "splits", "lost_rows",
     ]  # fmt: skip
 
 

@@ -134,6 +134,11 @@ def test_a_node_and_the_application_master_die(tmp_path: Path, made: Input) -> N
         serving(run, 1)(before)
         recovery("a node lost", since, pushing(run, 1)(before))
 
+        run.freeze("am")
+        said = yarnps("status", run.application, "--cluster", "local")
+        assert said.returncode == 0, said.stderr
+        assert "ApplicationMaster does not answer" in said.stdout, said.stdout
+        assert "What was written at" in said.stdout and "Training: epoch" in said.stdout
         since, before = time.time(), run.kill("am")
         back = run.event("am_restart", after=before)
         recovery("ApplicationMaster killed", since, back)
