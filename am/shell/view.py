@@ -82,7 +82,7 @@ def build(
         waits=tuple(waits(machine, telemetry, around, now)),
         outcome=machine.outcome,
         restarts=sum(row.deaths for row in rows),
-        lost_rows=course.lost_rows,
+        lost_rows=course.losses.rows,
         rows_pushed=saver.audited_rows if saver else None,
         last_cut=saver.cuts.newest_number if saver and saver.cuts.newest else None,
         last_cut_time=saver.last_cut_time if saver else None,

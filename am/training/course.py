@@ -20,7 +20,7 @@ from yarnps.am.training.cuts import Cuts, Manifest
 from yarnps.am.training.job_input import JobInput
 from yarnps.am.training.ledger import Ledger
 from yarnps.am.training.ledger_records import Revoked, done_splits
-from yarnps.am.training.loss import Loss
+from yarnps.am.training.loss import Loss, Losses
 from yarnps.am.training.parts import PartLedger
 from yarnps.am.training.plan import History, Plan, PlanSettings
 from yarnps.am.training.results import Results
@@ -52,7 +52,7 @@ class Course:
         self.step: steps.Step | None = None
         self.over = False
         self.model_written = False
-        self.lost_rows = 0  # what shards have learned of them was lost with servers: `patch`
+        self.losses = Losses()
         self._crew = crew
         self._routes = routes
         self._input = JobInput()
@@ -93,7 +93,7 @@ class Course:
         self.history.restore(manifest.extra["history"])
         self._go_back_to(manifest)
         self.elapsed_before = float(manifest.extra.get("elapsed", 0.0))
-        self.lost_rows = int(manifest.extra.get("lost_rows", 0))
+        self.losses.rows = int(manifest.extra.get("lost_rows", 0))
         rows = self.ledger.rows if self.ledger else 0
         text = f"resuming from checkpoint {manifest.number}: {rows:,} rows are done"
         return [Log("resume", text, data={"cut": manifest.number, "rows": rows})]
@@ -116,11 +116,11 @@ class Course:
         if self.over or self.ledger.phase == "prepare":  # nothing is on the servers yet
             return out
         cuts, on_loss = self.saver.cuts, self.config.block.on_loss
+        done, saved = self.ledger.rows, sum(cuts.newest_ledger["rows_of_epoch"])
         # A cut of BSP may hold steps whose rows no worker had reported yet.
-        rows = max(0, self.ledger.rows - sum(cuts.newest_ledger["rows_of_epoch"]))
-        loss = Loss(member, cuts.newest.number if cuts.newest else None, rows)
+        loss = Loss(member, cuts.newest.number if cuts.newest else None, max(0, done - saved))
         if on_loss == "patch":
-            self.lost_rows += rows
+            loss = loss._replace(rows=self.losses.add(member.server_rank, done, saved))
             self._begin_step_again()
             return [*out, loss.patched(*self._routes.shards_of(member.server_rank))]
         # The results of whole epochs stay: the servers that live on have gone beyond their models.
@@ -253,7 +253,7 @@ class Course:
         """Order a cut of the ledger as it is now."""
         if self.ledger is None or self.saver is None:
             return []
-        extra: dict[str, Any] = {"history": self.history.snapshot(), "lost_rows": self.lost_rows}
+        extra: dict[str, Any] = {"history": self.history.snapshot(), "lost_rows": self.losses.rows}
         extra["elapsed"] = self.elapsed(now)
         servers, ledger = self._routes.incarnations(), self.ledger.snapshot()
         stepped = None
@@ -323,7 +323,7 @@ class Course:
             self._tries.pop("cut", None)
         if out and begun.reason == steps.EPOCH_END:
             self.history.cut_epoch = ledger["epoch"]
-            out += self.saver.audit(sum(ledger["rows_of_epoch"]), self.lost_rows)
+            out += self.saver.audit(sum(ledger["rows_of_epoch"]), self.losses.rows)
         return out
 
     def _retry_cut(self) -> list[Action]:
@@ -382,14 +382,14 @@ class Course:
             "tries": dict(self._tries),
             "started": self._started,
             "elapsed_before": self.elapsed_before,
-            "lost_rows": self.lost_rows,
+            "losses": self.losses.snapshot(),
         }
 
     def restore(self, data: dict[str, Any]) -> None:
         """Put back what `snapshot` gave."""
         self._started = data["started"]
         self.elapsed_before = data["elapsed_before"]
-        self.lost_rows = data["lost_rows"]
+        self.losses.restore(data["losses"])
         if data["ledger"] is not None:
             saver = self._furnish(JobInput.restored(data["input"]), self._started)
             saver.restore(data["saver"])

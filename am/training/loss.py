@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from yarnps.am.actions import Log
@@ -53,3 +54,29 @@ class Loss(NamedTuple):
         """An event about it."""
         data = {"rows": self.rows, **more}
         return Log(kind, text, role="server", rank=self.member.rank, data=data)
+
+
+class Losses:
+    """What `patch` has cost: `rows` whose pushes are lost, counted for each server that died."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._patched_at: dict[int, int] = {}
+
+    def add(self, server: int, done: int, saved: int) -> int:
+        """A server died when so many rows were done, of which its checkpoint has so many; the loss.
+
+        What it had lost the last time it cannot lose again.
+        """
+        rows = max(0, done - max(saved, self._patched_at.get(server, 0)))
+        self._patched_at[server] = done
+        self.rows += rows
+        return rows
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data for `restore`."""
+        return {"rows": self.rows, "patched_at": list(self._patched_at.items())}
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Put back what `snapshot` gave."""
+        self.rows, self._patched_at = data["rows"], dict(data["patched_at"])

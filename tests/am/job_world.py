@@ -291,7 +291,8 @@ class World:
         assert before.members.snapshot() == self.machine.members.snapshot()
         routes = (m.training.routes.snapshot() for m in (before, self.machine))
         assert next(routes) == next(routes)
-        assert before.training.course.lost_rows == self.machine.training.course.lost_rows
+        losses = (m.training.course.losses.snapshot() for m in (before, self.machine))
+        assert next(losses) == next(losses)
 
     def whole(self, epoch: int) -> Counter[Batch]:
         """Every batch of the epochs up to this one, once."""

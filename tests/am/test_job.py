@@ -155,7 +155,7 @@ def test_what_a_lost_server_had_learned_is_said_and_not_done_again(tmp_path: Pat
     world.run()
     assert world.machine.outcome is not None and world.machine.outcome.state == "SUCCEEDED"
     (said,) = world.logged("patch", f"128 of 256 shards come from checkpoint {newest.number}.")
-    assert 0 < said.data["rows"] == world.machine.training.course.lost_rows
+    assert 0 < said.data["rows"] == world.machine.training.course.losses.rows
     assert not world.logged("replay")
     model = world.models[world.published[-1]]
     assert model[1] == world.whole(3)

@@ -58,7 +58,7 @@ def test_a_loss_that_is_patched_never_counts_a_batch_twice(seed: int, tmp_path: 
     assert course.ledger is not None and course.ledger.rows == ROWS * whole.total()
     model = world.models[world.published[-1]]
     assert all(applied <= whole for applied in model.values())
-    assert course.lost_rows == sum(log.data["rows"] for log in world.logged("patch"))
+    assert course.losses.rows == sum(log.data["rows"] for log in world.logged("patch"))
     if not world.logged("patch"):
         assert all(applied == whole for applied in model.values())
 
