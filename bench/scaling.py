@@ -20,7 +20,7 @@ from pathlib import Path
 from bench import jobs
 from bench.jobs import show
 from bench.zipf_rows import make
-from yarnps.protocol.settings import EngineSettings
+from yarnps.protocol.settings import BATCH_ROWS
 
 CORES = 2
 EPOCHS = 3
@@ -50,7 +50,7 @@ def main() -> int:
     """Run both in turn, and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.scaling", description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--batch-rows", type=int, default=EngineSettings.batch_rows)
+    parser.add_argument("--batch-rows", type=int, default=BATCH_ROWS)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="keeps the rows")
     options = parser.parse_args()

@@ -16,6 +16,7 @@ import numpy as np
 from yarnps._errors import DataError
 
 from ._bad import BadLog
+from ._growing import cut_of
 from ._libsvm import LibsvmParser
 from ._lines import Block
 from ._opening import check_unchanged, open_path
@@ -79,6 +80,7 @@ def read_batches(
     epoch: int,
     from_batch: int = 0,
     shuffle: bool = True,
+    span: tuple[float, float] | None = None,
 ) -> Iterator[RawBatch]:
     """The batches of a split from `from_batch` on.
 
@@ -92,12 +94,16 @@ def read_batches(
         The first batch to hand out; those before are read and passed over.
     shuffle
         Whether rows change places within the shuffle buffer.
+    span
+        The stretch of the whole training, from 0 to 1, that the split stands for, for settings by
+        which batches grow; None: it is not for training.
 
     Yields
     ------
     RawBatch
-        All of `batch_rows` rows but the last. A split without records gives none; one with only
-        bad records gives a single batch of no rows, so that they are counted.
+        All of `batch_rows` rows but the last, or of as many as `Cut` says. A split without records
+        gives none; one with only bad records gives a single batch of no rows, so that they are
+        counted.
 
     Raises
     ------
@@ -107,7 +113,7 @@ def read_batches(
         When it cannot be read at all.
     """
     check_unchanged(split)
-    yield from _batches(split, settings, source_of(settings), epoch, from_batch, shuffle)
+    yield from _batches(split, settings, source_of(settings), epoch, from_batch, shuffle, span)
     check_unchanged(split)
 
 
@@ -134,21 +140,24 @@ def _batches(
     epoch: int,
     from_batch: int,
     shuffle: bool,
+    span: tuple[float, float] | None = None,
 ) -> Iterator[RawBatch]:
-    size = settings.batch_rows
     shuffle = shuffle and settings.shuffle_buffer > 1
-    per_group = -(-max(settings.shuffle_buffer, 1) // size) if shuffle else 1
+    cut = cut_of(settings, split.length, shuffle=shuffle, span=span)
     bad = BadLog(split)
-    index = 0
+    index = first = 0
     waiting: list[BadRecord] = []
-    for group in _groups(source(split, settings, bad), per_group * size, split.length):
+    groups = _groups(source(split, settings, bad), cut.group_rows, split.length)
+    for number_of_group, group in enumerate(groups):
         waiting += bad.take()
+        size = cut.batch_rows(first)
         count = -(-group.size // size)
         if index + count <= from_batch and count:
             index += count
+            first += group.size
             waiting.clear()
             continue
-        identity = (settings.seed, epoch, split.id, index // per_group)
+        identity = (settings.seed, epoch, split.id, number_of_group)
         rows = _shuffled(group.parts, *identity) if shuffle else _joined(group.parts)
         for number in range(count):
             if index >= from_batch:
@@ -157,13 +166,14 @@ def _batches(
                 yield RawBatch(
                     index,
                     rows.slice(start, stop),
-                    index * size,
+                    first + start,
                     group.bytes_start + part,
                     waiting,
                     bad.total,
                 )
                 waiting = []
             index += 1
+        first += group.size
     waiting += bad.take()
     if index == 0 and bad.total and from_batch == 0:
         rows = Rows.empty() if settings.format != "text" else Records([])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 from yarnps._errors import InputError
+from yarnps.protocol.settings import BATCH_ROWS, GROWING_APPS
 
 Format = Literal["libsvm", "csv", "text", "parquet", "custom"]
 FORMATS: tuple[Format, ...] = ("libsvm", "csv", "text", "parquet", "custom")
@@ -41,6 +42,8 @@ class DataSettings:
         Rows that are shuffled together; rounded up to whole batches.
     max_bad
         Bad records that are allowed: a count, or (below 1) a part of all records.
+    batch_rows, growing
+        Rows of a batch; `growing`: in training they grow instead, see `_growing`.
     label, features
         Column names of CSV and Parquet. A feature may be written `column:number`,
         `column:category`, `column:id`, or `column:id:weights` with a second column.
@@ -56,7 +59,8 @@ class DataSettings:
     features: tuple[str, ...] | None = None
     csv: CsvSettings = field(default_factory=CsvSettings)
     on_failed_split: str = "fail"
-    batch_rows: int = 2048
+    batch_rows: int = BATCH_ROWS
+    growing: bool = False
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -97,7 +101,8 @@ class DataSettings:
                 multiline=data.csv.multiline,
             ),
             on_failed_split=str(data.on_failed_split),
-            batch_rows=int(train.batch_rows),
+            batch_rows=BATCH_ROWS if train.batch_rows is None else int(train.batch_rows),
+            growing=train.batch_rows is None and block.app in GROWING_APPS,
             seed=int(train.seed),
         )
 
@@ -105,7 +110,7 @@ class DataSettings:
     def from_job_json(cls, text: str) -> DataSettings:
         """The same out of what `yarnps.spec.Job.to_json` wrote, without loading the job model."""
         block = json.loads(text)["block"]
-        return cls.from_block(_fields({name: block[name] for name in ("data", "train")}))
+        return cls.from_block(_fields({name: block[name] for name in ("app", "data", "train")}))
 
     def too_many_bad(self, bad: int, good: int) -> bool:
         """Whether `bad` records beside `good` ones are more than the job file allows."""

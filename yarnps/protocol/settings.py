@@ -9,6 +9,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+# Rows of a batch where the job file does not say.
+BATCH_ROWS = 2048
+# Programs whose batches grow with the training instead, where the job file does not say; how many
+# rows they have at first, and at most.
+GROWING_APPS = ("ftrl",)
+LEAST_ROWS, MOST_ROWS = 256, 8192
+
 
 @dataclass(frozen=True)
 class EngineSettings:
@@ -37,7 +44,6 @@ class EngineSettings:
     spare: int = 0
     seed: int = 1
     epochs: int = 1
-    batch_rows: int = 2048
     pace: float = 0.0
     pull_ahead: bool = True
     audit: bool = False
@@ -61,7 +67,6 @@ class EngineSettings:
             spare=int(sync.get("spare") or 0),
             seed=int(train.get("seed", cls.seed)),
             epochs=int(train.get("epochs", cls.epochs)),
-            batch_rows=int(train.get("batch_rows", cls.batch_rows)),
             pace=float(train.get("pace", cls.pace)),
             pull_ahead=bool(train.get("pull_ahead", cls.pull_ahead)),
             audit=bool(train.get("audit", cls.audit)),

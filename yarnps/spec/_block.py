@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from yarnps.protocol.settings import BATCH_ROWS, LEAST_ROWS, MOST_ROWS
+
 from ._data import Data
 from ._params import PREPARING_APPS
 from ._section import Section
@@ -63,7 +65,12 @@ class Train(Section):
     """The training loop."""
 
     epochs: int = Field(default=1, ge=1, description="Passes over the training input.")
-    batch_rows: int = Field(default=2048, ge=1, description="Rows of a batch.")
+    batch_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description=f"Rows of a batch. Not given: {BATCH_ROWS:,}; with `app: ftrl` batches grow "
+        f"with the training, from {LEAST_ROWS} rows to {MOST_ROWS:,}.",
+    )
     seed: int = Field(
         default=1, ge=0, lt=2**63, description="Every random number of the job follows from it."
     )

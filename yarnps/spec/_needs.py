@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from yarnps._errors import Problem
+from yarnps.protocol.settings import BATCH_ROWS, GROWING_APPS, MOST_ROWS
 
 from ._checks import AM_MIN_BYTES
 from ._job import Job, Role
@@ -225,7 +226,8 @@ def _held(job: Job) -> int:
     parts = block.sync.parts_of(worker.instances)
     if parts is None or not tables:
         return 0
-    keys = block.train.batch_rows * FEATURES_OF_A_ROW
+    most = MOST_ROWS if block.app in GROWING_APPS else BATCH_ROWS
+    keys = (block.train.batch_rows or most) * FEATURES_OF_A_ROW
     if rows is not None:
         keys = min(keys, rows)
     pushed = sum(8 + 4 * table.dim for table in tables)

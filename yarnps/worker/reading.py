@@ -27,12 +27,14 @@ def reader(job_json: str, ahead: Ahead | None) -> Read:
     warm_up(settings)
 
     def read(lease: Held) -> Iterator[Any]:
+        train = lease.phase == "train"
         batches = read_batches(
             Split.from_pb(lease.split),
             settings,
             epoch=lease.epoch,
             from_batch=lease.batches,
-            shuffle=lease.phase == "train",
+            shuffle=train,
+            span=(lease.begins, lease.ends) if train else None,
         )
         if ahead is None or lease.phase == "prepare":
             return batches
