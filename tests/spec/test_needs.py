@@ -103,8 +103,8 @@ def test_tables_of_each_program(read: Read) -> None:
 
 def test_what_servers_hold_of_a_step(read: Read) -> None:
     assert needs(read()).held == 0
-    held = needs(read({}, "  sync: {mode: bsp}"))  # 3 parts, 2 servers, batches of 2,048 rows
-    assert held.held == 3 * 204_800 * (8 + 4 + 32 + 8) // 2
+    held = needs(read({}, "  sync: {mode: bsp}"))  # 3 parts, 2 servers, up to 8,192 rows
+    assert held.held == 3 * 819_200 * (8 + 4 + 32 + 8) // 2
     assert held.warnings == ()
     few = "  params: {hash_buckets: 1000}"
     assert needs(read({}, few, "  sync: {mode: bsp, parts: 8}")).held == 8 * 1000 * 52 // 2
