@@ -17,16 +17,15 @@ from yarnps.am.resources.members import Members
 from yarnps.am.resources.outcome import Failure
 from yarnps.causes import Cause
 from yarnps.protocol import control_pb2 as pb
+from yarnps.pslite.barriers import Passed, Waiting
 from yarnps.pslite.contract import CLEARED, Contract, program_command
 from yarnps.pslite.scheduler import (
     Complete,
     Effect,
     Joined,
-    Passed,
     Refused,
     Scheduler,
     Send,
-    Waiting,
 )
 from yarnps.pslite.wire import EVERYONE, Address, Seat
 

@@ -10,6 +10,7 @@ from yarnps.client import exits
 from yarnps.client.launch.meeting import Meeting, names
 from yarnps.client.launch.plan import Task, seats, task
 from yarnps.pslite import scheduler as ps
+from yarnps.pslite.barriers import Passed, Waiting
 from yarnps.pslite.ports import Ports
 from yarnps.pslite.scheduler import Scheduler
 from yarnps.pslite.wire import Address, Seat
@@ -83,7 +84,7 @@ class PsLite(Meeting):
                 self._check_absent()
             elif isinstance(effect, ps.Complete):
                 self.say("all processes have registered", debug=True)
-            elif isinstance(effect, ps.Passed):
+            elif isinstance(effect, Passed):
                 text = f"barrier {effect.nth} of group {effect.group} is over"
                 self.say(text, debug=True)
             else:
@@ -105,7 +106,7 @@ class PsLite(Meeting):
             if any(seat.role == "worker" for seat in waiting.present):
                 self._look_at_barrier(waiting, now)
 
-    def _look_at_barrier(self, waiting: ps.Waiting, now: float) -> None:
+    def _look_at_barrier(self, waiting: Waiting, now: float) -> None:
         """Say who keeps others waiting; in the end, end the launch for it."""
         waited = now - waiting.since
         text = f"{names(waiting.present)} have waited at a barrier for {waited:.0f} s for "

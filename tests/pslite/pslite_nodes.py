@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from yarnps.pslite import wire_pb2 as pb
-from yarnps.pslite.scheduler import Effect, Passed, Refused, Scheduler, Send
+from yarnps.pslite.barriers import Passed
+from yarnps.pslite.scheduler import Effect, Refused, Scheduler, Send
 from yarnps.pslite.wire import EVERYONE, Address, Command, Seat
 
 UNKNOWN = 2**31 - 1

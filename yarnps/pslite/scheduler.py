@@ -14,12 +14,13 @@ Three things are other than in ps-lite's own scheduler, and each was a hang ther
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from yarnps.pslite import wire
 from yarnps.pslite import wire_pb2 as pb
+from yarnps.pslite.barriers import Barriers, Over, Passed, Waiting
 from yarnps.pslite.wire import Address, Command, Listed, Seat
 
 # Messages of a node that are remembered, to know one that comes twice (PS_RESEND).
@@ -46,14 +47,6 @@ class Joined(NamedTuple):
 
 class Complete(NamedTuple):
     """All nodes have registered and know each other."""
-
-
-class Passed(NamedTuple):
-    """A barrier is over; the `nth` of its group. `since`: when the first came to it."""
-
-    group: int
-    nth: int
-    since: float
 
 
 class Refused(NamedTuple):
@@ -83,15 +76,6 @@ class _Node:
     refusals: int = 0
 
 
-class Waiting(NamedTuple):
-    """A barrier that is not over."""
-
-    group: int
-    since: float
-    present: tuple[Seat, ...]
-    missing: tuple[Seat, ...]
-
-
 class Scheduler:
     """See the module's text.
 
@@ -108,11 +92,8 @@ class Scheduler:
         seats = [Seat("server", rank) for rank in range(servers)]
         seats += [Seat("worker", rank) for rank in range(workers)]
         self._nodes = {seat: _Node() for seat in seats}
-        self._groups = {group: _members(seats, group) for group in range(wire.EVERYONE + 1)}
-        self._barriers: dict[int, dict[Seat, float]] = {}  # group -> who waits, since when
-        self._passed: dict[int, int] = {}
+        self._barriers = Barriers(seats)
         self._timestamp = 0
-        self._anyone_left = False  # somebody has ended well, and counts as present everywhere
         self.complete = False
 
     # ------------------------------------------------------------ what the owner tells
@@ -126,7 +107,7 @@ class Scheduler:
             The only address that it may have; empty: any.
         """
         old = self._nodes[seat]
-        self._leave_barriers(seat)
+        self._barriers.leave(seat)
         # Before its first barrier of everyone it is as good as new. MXNet's workers wait for one
         # another once more, when they make their first key, and one that is told that it is a
         # recovery leaves that out: so it is one only when it has been there before.
@@ -139,10 +120,9 @@ class Scheduler:
         node = self._nodes[seat]
         if well:
             node.ended_well = True
-            self._anyone_left = True
-            return self._settle()
+            return self._told(self._barriers.ended_well(seat))
         node.here = node.address = None
-        self._leave_barriers(seat)
+        self._barriers.leave(seat)
         return []
 
     def resumed(self) -> list[Effect]:
@@ -248,7 +228,7 @@ class Scheduler:
     # ------------------------------------------------------------ barriers
 
     def _at_barrier(self, seat: Seat, group: int, now: float) -> list[Effect]:
-        if seat not in self._groups.get(group, ()):
+        if not self._barriers.concern(seat, group):
             return self._refuse(seat, f"it waits at a barrier of group {group}, and is not in it")
         node = self._nodes[seat]
         if group == wire.EVERYONE and node.alone:
@@ -257,46 +237,24 @@ class Scheduler:
             node.alone = False
             node.everyone += 1
             return [self._send(seat, wire.barrier_over(group, self._next_timestamp()))]
-        waiting = self._barriers.setdefault(group, {})
-        waiting[seat] = now
-        # The usual case is decided by counting: barriers are what a scheduler does all day.
-        if len(waiting) < len(self._groups[group]) and not self._anyone_left:
-            return []
-        return self._settle()
+        return self._told(self._barriers.come(seat, group, now))
 
-    def _settle(self) -> list[Effect]:
-        """End the barriers that nobody is missing from."""
+    def _told(self, over: Iterable[Over]) -> list[Effect]:
+        """Let those go on whose barriers are over."""
         out: list[Effect] = []
-        for group in list(self._barriers):
-            waiting = self._barriers[group]
-            if not waiting or self._missing(group):
-                continue
-            del self._barriers[group]
-            self._passed[group] = self._passed.get(group, 0) + 1
-            message = wire.barrier_over(group, self._next_timestamp())
-            out += [self._send(seat, message) for seat in waiting]
-            for seat in waiting:
-                self._nodes[seat].everyone += group == wire.EVERYONE
-                self._nodes[seat].workers += group == wire.WORKER_GROUP
-            out.append(Passed(group, self._passed[group], min(waiting.values())))
+        for passed, present in over:
+            message = wire.barrier_over(passed.group, self._next_timestamp())
+            out += [self._send(seat, message) for seat in present]
+            for seat in present:
+                self._nodes[seat].everyone += passed.group == wire.EVERYONE
+                self._nodes[seat].workers += passed.group == wire.WORKER_GROUP
+            out.append(passed)
         return out
 
     def _send(self, seat: Seat, message: bytes) -> Send:
         address = self._nodes[seat].address
         assert address is not None
         return Send(seat, address, message)
-
-    def _missing(self, group: int) -> list[Seat]:
-        waiting = self._barriers.get(group, {})
-        return [
-            seat
-            for seat in self._groups[group]
-            if seat not in waiting and not self._nodes[seat].ended_well
-        ]
-
-    def _leave_barriers(self, seat: Seat) -> None:
-        for waiting in self._barriers.values():
-            waiting.pop(seat, None)
 
     # ------------------------------------------------------------ what it knows
 
@@ -333,11 +291,7 @@ class Scheduler:
 
     def waiting(self) -> list[Waiting]:
         """The barriers that are not over."""
-        return [
-            Waiting(group, min(seats.values()), tuple(seats), tuple(self._missing(group)))
-            for group, seats in self._barriers.items()
-            if seats
-        ]
+        return self._barriers.waiting()
 
     def _refuse(self, seat: Seat, text: str) -> list[Effect]:
         node = self._nodes[seat]
@@ -358,11 +312,7 @@ class Scheduler:
         """As JSON-ready data."""
         return {
             "nodes": [[*seat, asdict(node)] for seat, node in self._nodes.items()],
-            "barriers": [
-                [group, [[*seat, since] for seat, since in waiting.items()]]
-                for group, waiting in self._barriers.items()
-            ],
-            "passed": list(self._passed.items()),
+            "barriers": self._barriers.snapshot(),
             "timestamp": self._timestamp,
             "complete": self.complete,
         }
@@ -370,19 +320,9 @@ class Scheduler:
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over the state of a snapshot."""
         self._nodes = {Seat(role, rank): _node(node) for role, rank, node in data["nodes"]}
-        self._barriers = {
-            group: {Seat(role, rank): since for role, rank, since in waiting}
-            for group, waiting in data["barriers"]
-        }
-        self._passed = dict(data["passed"])
+        ended_well = [seat for seat, node in self._nodes.items() if node.ended_well]
+        self._barriers.restore(data["barriers"], ended_well)
         self._timestamp, self.complete = data["timestamp"], data["complete"]
-        self._anyone_left = any(node.ended_well for node in self._nodes.values())
-
-
-def _members(seats: Sequence[Seat], group: int) -> tuple[Seat, ...]:
-    """The seats of a group; the scheduler itself is always present."""
-    in_it = {"server": group & wire.SERVER_GROUP, "worker": group & wire.WORKER_GROUP}
-    return tuple(seat for seat in seats if in_it[seat.role])
 
 
 def _is_new(timestamp: int, seen: dict[int, None]) -> bool:
