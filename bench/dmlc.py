@@ -2,9 +2,12 @@
 
 The same program runs under each. Two figures: from the start of the last process (ours are started
 by agents, one after the other on a small machine) to the moment when the last worker has passed its
-first barrier; and what one barrier of all workers takes. For the latter both jobs of a run are
-there and make some hundred barriers in turns, so that a noisy machine is the same to both. Printed
+first barrier; and what one barrier of all workers takes. For the latter all jobs of a run are
+there and make some hundred barriers in turns, so that a noisy machine is the same to all. Printed
 are the medians, and ours in parts of theirs.
+
+A third job has the least that a scheduler can be in Python (`bench.bare_scheduler`): so much of a
+barrier is pyzmq's and the interpreter's, and the rest is what our scheduler does more.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
 from bench.mxnet_own import run_with_own_scheduler
 
 ROOT = Path(__file__).parents[1]
+BARE = [sys.executable, "-m", "bench.bare_scheduler"]
 LIMIT_S = 240.0
 POLL_S = 0.01
 
@@ -134,11 +139,17 @@ class Running:
         raise RuntimeError(f"{name}: not of all {count} processes") from self._error
 
 
-def theirs(size: Size) -> Callable[[list[str]], None]:
-    """Under MXNet's own scheduler."""
+def theirs(size: Size, scheduler: list[str] | None = None) -> Callable[[list[str]], None]:
+    """Under MXNet's own scheduler, or one in its place."""
 
     def run(command: list[str]) -> None:
-        run_with_own_scheduler(command, workers=size.workers, servers=size.servers, limit_s=LIMIT_S)
+        run_with_own_scheduler(
+            command,
+            workers=size.workers,
+            servers=size.servers,
+            limit_s=LIMIT_S,
+            scheduler=scheduler,
+        )
 
     return run
 
@@ -167,37 +178,38 @@ def ours(size: Size) -> Callable[[list[str]], None]:
     return run
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A figure in seconds, of one run or one turn."""
+class Figure(NamedTuple):
+    """Seconds, of one run or one turn."""
 
     ours: float
+    bare: float
     theirs: float
 
 
-def measure(python: Path, size: Size, turns: int) -> tuple[Pair, list[Pair]]:
+def measure(python: Path, size: Size, turns: int) -> tuple[Figure, list[Figure]]:
     """One run: the starts, one after the other, and the barriers of each turn."""
-    mine = Running(ours(size), python, size)
-    others: list[Running] = []
+    running: list[Running] = []
+    starts: list[float] = []
     try:
-        my_start = mine.start()
-        others.append(Running(theirs(size), python, size))
-        their_start = others[0].start()
-        barriers = [Pair(mine.barrier(), others[0].barrier()) for _ in range(turns)]
+        for run in (ours(size), theirs(size, BARE), theirs(size)):
+            running.append(Running(run, python, size))
+            starts.append(running[-1].start())
+        barriers = [Figure(*(one.barrier() for one in running)) for _ in range(turns)]
     finally:
-        for one in (mine, *others):
+        for one in running:
             one.end()
-    return Pair(my_start, their_start), barriers
+    return Figure(*starts), barriers
 
 
-def report(name: str, pairs: list[Pair], unit: str, scale: float) -> str:
+def report(name: str, figures: list[Figure], unit: str, scale: float) -> str:
     """A line about a figure."""
-    mine = statistics.median(pair.ours for pair in pairs) * scale
-    other = statistics.median(pair.theirs for pair in pairs) * scale
-    ratio = statistics.median(pair.ours / pair.theirs for pair in pairs)
+    seconds = [statistics.median(of_all) for of_all in zip(*figures, strict=True)]
+    mine, bare, other = (f"{scale * value:.1f} {unit}" for value in seconds)
+    ratio = statistics.median(figure.ours / figure.theirs for figure in figures)
+    least = statistics.median(figure.bare / figure.theirs for figure in figures)
     return (
-        f"{name:8} ours {mine:8.1f} {unit}, MXNet's own {other:8.1f} {unit}, "
-        f"ours/theirs {ratio:.2f}"
+        f"{name:8} ours {mine}, a bare scheduler in Python {bare}, MXNet's own {other}; "
+        f"bare/theirs {least:.2f}, ours/theirs {ratio:.2f}"
     )
 
 
@@ -212,8 +224,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     size = Size(options.workers, options.servers, options.barriers)
-    starts: list[Pair] = []
-    barriers: list[Pair] = []
+    starts: list[Figure] = []
+    barriers: list[Figure] = []
     for _ in range(options.runs):
         start, turns = measure(options.python, size, options.turns)
         starts.append(start)

@@ -19,6 +19,7 @@ def run_with_own_scheduler(
     servers: int,
     limit_s: float,
     env: Mapping[str, str] | None = None,
+    scheduler: Sequence[str] | None = None,
 ) -> None:
     """Run all roles of a job on this machine to their end.
 
@@ -26,6 +27,8 @@ def run_with_own_scheduler(
     ----------
     command
         The program; its first word is an interpreter that has MXNet.
+    scheduler
+        Another one that takes the place of theirs.
 
     Raises
     ------
@@ -45,7 +48,9 @@ def run_with_own_scheduler(
     roles = ["scheduler", *["server"] * servers, *["worker"] * workers]
     started = []
     for role in roles:
-        words = [command[0], *SCHEDULER] if role == "scheduler" else list(command)
+        words = list(command)
+        if role == "scheduler":
+            words = list(scheduler or [command[0], *SCHEDULER])
         # In sessions of their own, as agents start them: Linux may share out its cores by sessions.
         own = {**shared, "DMLC_ROLE": role}
         started.append(subprocess.Popen(words, env=own, start_new_session=True))
