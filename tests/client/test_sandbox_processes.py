@@ -125,8 +125,9 @@ def test_containers_are_found_by_their_local_folders(tmp_path: Path) -> None:
     inside = start_waiter(tmp_path, environ={"LOCAL_DIRS": f"{tmp_path}/nodes/1/local/app"})
     outside = start_waiter(tmp_path, environ={"LOCAL_DIRS": f"{tmp_path}/nodes/12/local/app"})
     try:
-        until(lambda: containers_of(tmp_path / "nodes" / "1") == [inside], "the container", 30)
-        assert containers_of(tmp_path / "nodes" / "12") == [outside]
+        for number, process in ((1, inside), (12, outside)):
+            folder = tmp_path / "nodes" / str(number)
+            until(lambda of=folder, it=process: containers_of(of) == [it], "the container", 30)
     finally:
         end([inside, outside])
 

@@ -15,6 +15,7 @@ from local_run import Input, LocalRun, yarnps
 from safetensors.numpy import load_file
 
 from bench import processes
+from yarnps.jobdir import STATUS
 from yarnps.status import Event
 
 EPOCHS = 2
@@ -134,6 +135,8 @@ def test_a_node_and_the_application_master_die(tmp_path: Path, made: Input) -> N
         serving(run, 1)(before)
         recovery("a node lost", since, pushing(run, 1)(before))
 
+        written = run.job_folder / STATUS
+        run.wait(lambda: written.exists() and '"TRAINING"' in written.read_text(), "its status")
         run.freeze("am")
         said = yarnps("status", run.application, "--cluster", "local")
         assert said.returncode == 0, said.stderr
