@@ -18,6 +18,9 @@ from bench.startup import cpu_seconds
 from yarnps.status import Status
 
 POLL_S = 0.05
+# A process counts with all that it has used when it is found: before what is measured has begun.
+FIND_EVERY_S = 0.2
+LOOK_EVERY_S = 1.0
 LIMIT_S = 3600.0
 _LINE = re.compile(r"^(\S+ \S+),(\d+) .*(leased|done): split \d+ of epoch (\d+), train", re.M)
 
@@ -98,12 +101,14 @@ def _watch(watched: Watched, limit_s: float) -> list[Sample]:
     samples: list[Sample] = []
     used: dict[int, float] = {}
     kinds: dict[int, str] = {}
-    deadline, next_look = time.monotonic() + limit_s, 0.0
+    deadline, next_find, next_look = time.monotonic() + limit_s, 0.0, 0.0
     while time.monotonic() < deadline:
-        if time.monotonic() >= next_look:
-            next_look = time.monotonic() + 1.0
+        if time.monotonic() >= next_find:
+            next_find = time.monotonic() + FIND_EVERY_S
             for found in processes.of_application(watched.application):
                 kinds[found.pid] = found.role if found.kind == "role" else found.kind
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + LOOK_EVERY_S
             watched.look()
             if watched.ended:
                 watched.view.close()

@@ -20,7 +20,6 @@ from pathlib import Path
 from bench import jobs
 from bench.jobs import show
 from bench.zipf_rows import make
-from yarnps.protocol.settings import BATCH_ROWS
 
 CORES = 2
 EPOCHS = 3
@@ -33,15 +32,16 @@ services:
 yarnps:
   app: ftrl
   data: {{train: {train}, format: libsvm, split_size: 8 MiB}}
-  train: {{epochs: {epochs}, batch_rows: {batch_rows}}}
+  train: {{epochs: {epochs}{batch_rows}}}
   model: {{path: {model}, overwrite: true}}
 """
 
 
-def measure(train: Path, folder: Path, size: int, batch_rows: int) -> jobs.Training:
-    """One job."""
+def measure(train: Path, folder: Path, size: int, batch_rows: int | None) -> jobs.Training:
+    """One job; `batch_rows` None: its file says nothing of batches."""
     spec = folder / f"scaling-{size}.yaml"
-    values = {"size": size, "epochs": EPOCHS, "batch_rows": batch_rows}
+    said = "" if batch_rows is None else f", batch_rows: {batch_rows}"
+    values = {"size": size, "epochs": EPOCHS, "batch_rows": said}
     spec.write_text(JOB.format(**values, train=train, model=folder / "model"))
     return jobs.run(spec).training(from_epoch=1)
 
@@ -49,8 +49,8 @@ def measure(train: Path, folder: Path, size: int, batch_rows: int) -> jobs.Train
 def main() -> int:
     """Run both in turn, and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.scaling", description=__doc__)
-    parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--batch-rows", type=int, default=BATCH_ROWS)
+    parser.add_argument("--rows", type=int, default=600_000)
+    parser.add_argument("--batch-rows", type=int, help="else as a job file without it has them")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="keeps the rows")
     options = parser.parse_args()
