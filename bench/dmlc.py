@@ -2,7 +2,7 @@
 
 The same program runs under each. Two figures: from the start of the last process (ours are started
 by agents, one after the other on a small machine) to the moment when the last worker has passed its
-first barrier; and what one barrier of all workers takes. For the latter all jobs of a run are
+first barrier, each job alone; and what one barrier of all workers takes. For that all jobs are
 there and make some hundred barriers in turns, so that a noisy machine is the same to all. Printed
 are the medians, and ours in parts of theirs.
 
@@ -187,18 +187,28 @@ class Figure(NamedTuple):
 
 
 def measure(python: Path, size: Size, turns: int) -> tuple[Figure, list[Figure]]:
-    """One run: the starts, one after the other, and the barriers of each turn."""
+    """One run: the starts, each of a job alone, and the barriers of each turn."""
+    runs = (ours(size), theirs(size, BARE), theirs(size))
+    starts = Figure(*(start_alone(run, python, size) for run in runs))
     running: list[Running] = []
-    starts: list[float] = []
     try:
-        for run in (ours(size), theirs(size, BARE), theirs(size)):
+        for run in runs:
             running.append(Running(run, python, size))
-            starts.append(running[-1].start())
+            running[-1].start()
         barriers = [Figure(*(one.barrier() for one in running)) for _ in range(turns)]
     finally:
         for one in running:
             one.end()
-    return Figure(*starts), barriers
+    return starts, barriers
+
+
+def start_alone(run: Callable[[list[str]], None], python: Path, size: Size) -> float:
+    """Seconds that a job's start takes; another job beside it would slow it down."""
+    one = Running(run, python, size)
+    try:
+        return one.start()
+    finally:
+        one.end()
 
 
 def report(name: str, figures: list[Figure], unit: str, scale: float) -> str:

@@ -26,6 +26,8 @@ _WORST_FIRST = {
 # Each process of ours sends its figures every second: a person hears of it when some are missing.
 SILENT_S = 5.0
 
+Quiet = list[tuple[RoleProcess, str]]  # of processes that say nothing: what a person should hear
+
 _STATE_OF_PHASE = {"prepare": "PREPARING", "train": "TRAINING", "test": "EVALUATING"}
 
 
@@ -54,7 +56,8 @@ def build(
     config, course = machine.config, machine.training.course
     ledger, saver = course.ledger, course.saver
     progress = ledger.summary(now) if ledger else Progress(epochs=config.block.train.epochs)
-    rows = processes(machine, telemetry, now)
+    quiet = silent(machine, telemetry, now)
+    rows = processes(machine, telemetry, quiet, now)
     status = Status(
         application=config.application,
         name=config.job.name,
@@ -79,7 +82,7 @@ def build(
         rate=telemetry.rate_points(),
         processes=rows,
         events=events.after(events_after),
-        waits=tuple(waits(machine, telemetry, around, now)),
+        waits=tuple(waits(machine, around, quiet, now)),
         outcome=machine.outcome,
         restarts=sum(row.deaths for row in rows),
         lost_rows=course.losses.rows,
@@ -107,16 +110,16 @@ def state_of(machine: JobMachine) -> str:
     return _STATE_OF_PHASE[course.ledger.phase]
 
 
-def waits(machine: JobMachine, telemetry: Telemetry, around: Surroundings, now: float) -> list[str]:
+def waits(machine: JobMachine, around: Surroundings, quiet: Quiet, now: float) -> list[str]:
     """What the job waits for at the moment, and until when."""
     if machine.outcome is not None:
         return []
     out = _missing(machine, around)
-    out += [f"{member.name} {text}" for member, text in silent(machine, telemetry, now)]
+    out += [f"{member.name} {text}" for member, text in quiet]
     return out + (machine.programs.waits(now) if machine.programs is not None else [])
 
 
-def silent(machine: JobMachine, telemetry: Telemetry, now: float) -> list[tuple[RoleProcess, str]]:
+def silent(machine: JobMachine, telemetry: Telemetry, now: float) -> Quiet:
     """Processes of ours that live and say nothing, since when, and until when they may."""
     limits, words = machine.members.settings.limits, telemetry.last_words()
     out = []
@@ -145,9 +148,11 @@ def _missing(machine: JobMachine, around: Surroundings) -> list[str]:
     return out
 
 
-def processes(machine: JobMachine, telemetry: Telemetry, now: float) -> tuple[Process, ...]:
+def processes(
+    machine: JobMachine, telemetry: Telemetry, quiet: Quiet, now: float
+) -> tuple[Process, ...]:
     """One row per rank, those in trouble first."""
-    notes = {(member.role, member.rank): text for member, text in silent(machine, telemetry, now)}
+    notes = {(member.role, member.rank): text for member, text in quiet}
     rows = [
         _process(machine, telemetry, row, notes.get((row.role, row.rank), ""))
         for row in machine.members.processes(now)

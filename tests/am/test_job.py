@@ -200,8 +200,9 @@ def test_who_says_nothing_is_named_before_it_is_replaced(world: World) -> None:
         telemetry.spoke(member, world.now - (7.0 if member == quiet else 1.0))
     said = "has said nothing for 7 s, and is replaced after 15 s"
     around = view.Surroundings("ada", "local", "")
-    assert view.waits(world.machine, telemetry, around, world.now) == [f"server 1 {said}"]
-    rows = view.processes(world.machine, telemetry, world.now)
+    silent = view.silent(world.machine, telemetry, world.now)
+    assert view.waits(world.machine, around, silent, world.now) == [f"server 1 {said}"]
+    rows = view.processes(world.machine, telemetry, silent, world.now)
     assert [(row.role, row.rank) for row in rows if row.note == said] == [("server", 1)]
 
 

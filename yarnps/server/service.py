@@ -236,10 +236,8 @@ class Service:
     def _can_be_later(self, parked: Parked) -> bool:
         """Whether nobody waits for it but its peer, and it will not have to wait once more."""
         header = parked.message.header
-        of_step = self.steps is not None and header.flags & _STEP
-        return header.op == Op.PULL and (
-            not of_step or (self.steps is not None and self.steps.is_open(header))
-        )
+        steps = self.steps if header.flags & _STEP else None
+        return header.op == Op.PULL and (steps is None or steps.is_open(header))
 
     def moved(self) -> list[Reply]:
         """Answers that a step has brought which was not closed by a message."""

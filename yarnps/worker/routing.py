@@ -258,9 +258,8 @@ def some_of(parts: Iterable[Part], values: NDArray[Any], chosen: Int64s) -> Iter
     for part in parts:
         assert part.places is not None
         first, end = part.places[:, 0], part.places[:, 1]
-        shifts = (
-            np.cumsum(end - first) - end
-        )  # from such a place to one among the request's elements
+        # From such a place to one among the request's elements.
+        shifts = np.cumsum(end - first) - end
         bounds = np.searchsorted(chosen, part.places).tolist()
         mine = [chosen[a:b] + shift for (a, b), shift in zip(bounds, shifts, strict=True)]
         picked = np.concatenate([chosen[:0], *mine])
