@@ -222,6 +222,8 @@ class Port:
                 self._set_events(peer)
             if events & ~select.EPOLLOUT:
                 self._read(peer, now)
+                if peer.held:  # perhaps nothing is sent, which would look at the limit
+                    self._set_events(peer)
         except Closed as closed:
             self._drop(peer, str(closed))
 
