@@ -21,12 +21,15 @@ pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 
 SPEC = ROOT / "specs" / "flights.yaml"
 EPOCHS, WORKERS = 3, 3
+# All of it takes three seconds otherwise, and may be over before the third worker is there. 256
+# batches an epoch: about 26 s for three workers.
+PACED = ["yarnps.train.pace=0.1 s"]
 SETTINGS = DataSettings.from_block(load(SPEC, site=[]).block)
 AUC_AT_LEAST, LOGLOSS_AT_MOST = 0.768, 0.456
 
 
 def test_flights(hadoop: Sandbox, flights: Flights, tmp_path: Path) -> None:
-    with Run(hadoop, SPEC, flights.sets, "-o", "json") as run:
+    with Run(hadoop, SPEC, [*flights.sets, *PACED], "-o", "json") as run:
         run.training()
         look_while_it_runs(run)
         done = run.wait()
