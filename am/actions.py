@@ -103,7 +103,7 @@ class Log:
 
 @dataclass(frozen=True)
 class OpenPort:
-    """Listen for the next ps-lite node of a rank; answered by `inputs.PortOpened`."""
+    """Listen for the next ps-lite node of a rank, or for all; answered by `inputs.PortOpened`."""
 
     role: str
     rank: int

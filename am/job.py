@@ -217,16 +217,18 @@ class JobMachine:
 
     def _on_port_lost(self, event: i.PortLost, now: float) -> list[Action]:
         text = f"the port of {event.role} {event.rank} is lost: {event.error}"
-        lost = self.members.lost_touch(event.role, event.rank, text, now)
-        return self._consequences.of(lost, now)
+        lost = self.programs.lost_with(event) if self.programs is not None else None
+        if lost is None:
+            return []
+        return self._consequences.of(self.members.lost_touch(*lost, text, now), now)
 
     def _on_node_said(self, event: i.NodeSaid, now: float) -> list[Action]:
         if self.programs is None:
             return []
         out = self.programs.heard(event, now)
         first = out[0] if out else None
-        if isinstance(first, Log) and first.kind == "joined":
-            self._consequences.joined(event.role, event.rank)
+        if isinstance(first, Log) and first.kind == "joined" and first.rank is not None:
+            self._consequences.joined(first.role, first.rank)
         return out
 
     def _on_tracker_up(self, event: i.TrackerUp, now: float) -> list[Action]:

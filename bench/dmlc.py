@@ -59,7 +59,7 @@ say("passed-%d" % os.getpid(), time.time())
 turn = 0
 while True:
     while not called("turn-%d" % turn) and not called("end"):
-        time.sleep(0.01)
+        time.sleep(0.05)
     if called("end"):
         break
     for _ in range(20):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action
 from yarnps.am.resources.decisions import Decision, Died, Expiry, StartProcess, Work
+
+if TYPE_CHECKING:
+    from yarnps.pslite.scheduler import Round  # only where there are such programs
 
 
 class Programs(ABC):
@@ -21,9 +24,17 @@ class Programs(ABC):
         """The port for a node of ps-lite is there."""
         return []
 
+    def lost_with(self, event: i.PortLost) -> tuple[str, int] | None:
+        """Whose node of ps-lite has to start again, as a port is lost."""
+        return None
+
     def heard(self, event: i.NodeSaid, now: float) -> list[Action]:
         """A message of a node of ps-lite has come."""
         return []
+
+    def round(self, group: int) -> Round | None:
+        """What a barrier of nodes of ps-lite is, if it leaves no trace."""
+        return None
 
     def tracker_up(self, event: i.TrackerUp, now: float) -> list[Action]:
         """The tracker of XGBoost's workers is there."""

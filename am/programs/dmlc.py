@@ -24,10 +24,11 @@ from yarnps.pslite.scheduler import (
     Effect,
     Joined,
     Refused,
+    Round,
     Scheduler,
     Send,
 )
-from yarnps.pslite.wire import EVERYONE, Address, Seat
+from yarnps.pslite.wire import EVERYONE, HALL, Address, Seat
 
 # Servers get so long to end by themselves when all workers have ended.
 SERVERS_END_S = 60.0
@@ -35,6 +36,8 @@ SERVERS_END_S = 60.0
 LONG_WAIT_S = 10.0
 
 _GROUPS = {2: "the servers", 4: "the workers", 6: "all", 7: "all"}
+# Whoever meets the others meets it, and when it dies all start again.
+_FIRST = Seat("worker", 0)
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -64,11 +67,16 @@ class Dmlc(Programs):
 
     def start(self, order: StartProcess) -> list[Action]:
         """Each process is told apart by its own port; then it can be started."""
-        return [OpenPort(order.role, order.rank)]
+        own = OpenPort(order.role, order.rank)
+        with_hall = Seat(order.role, order.rank) == _FIRST and not self.scheduler.complete
+        return [OpenPort(*HALL), own] if with_hall else [own]
 
     def port_opened(self, event: i.PortOpened) -> list[Action]:
         """The port is there: the process can be told of it."""
         seat = Seat(event.role, event.rank)
+        if seat == HALL:
+            self.scheduler.hall_opened(event.port)
+            return []
         place = self._members.place_of(*seat)
         if not place.container:
             return [ClosePort(*seat)]
@@ -107,9 +115,14 @@ class Dmlc(Programs):
             hadoop=config.cluster == "yarn",
         )
 
-    def open_ports(self) -> list[tuple[Seat, Address]]:
+    def open_ports(self) -> list[tuple[Seat, int]]:
         """The ports that its processes have been told of."""
         return self.scheduler.homes()
+
+    def lost_with(self, event: i.PortLost) -> tuple[str, int] | None:
+        """Whose node has to start again, as a port is lost; of that of all, with all others."""
+        seat = Seat(event.role, event.rank)
+        return _FIRST if seat == HALL else seat
 
     def returned(self, now: float) -> list[Action]:
         """The ApplicationMaster's process is back."""
@@ -122,6 +135,10 @@ class Dmlc(Programs):
         """A message of a node has come to its port."""
         seat = Seat(event.role, event.rank)
         return self._carry_out(self.scheduler.heard(seat, event.sender, event.message, now))
+
+    def round(self, group: int) -> Round | None:
+        """What a barrier of a group is, if it leaves no trace."""
+        return self.scheduler.round(group)
 
     def _carry_out(self, effects: Iterable[Effect]) -> list[Action]:
         out: list[Action] = []
@@ -140,7 +157,7 @@ class Dmlc(Programs):
         if isinstance(effect, Complete):
             return [Log("complete", "all servers and workers have joined and know each other")]
         if isinstance(effect, Refused):
-            return [Log("refused", effect.text, *effect.seat)]
+            return [Log("refused", effect.text, *(effect.seat or ()))]
         return self._passed(effect)
 
     def _passed(self, effect: Passed) -> list[Action]:
@@ -176,7 +193,9 @@ class Dmlc(Programs):
         if self._members.all_finished("worker") and self._done_since is None:
             self._done_since = now
             out.append(Log("end_of_work", "all workers have ended well"))
-        return [*out, ClosePort(*seat)]
+        out.append(ClosePort(*seat))
+        all_through = self._done_since is not None and self._members.all_finished("server")
+        return [*out, ClosePort(*HALL)] if all_through else out
 
     def died(self, died: Died, now: float) -> tuple[list[Action], list[Decision]]:
         """A program, or its container, is gone."""
@@ -190,7 +209,7 @@ class Dmlc(Programs):
         if not all_again:
             return [ClosePort(*seat)], decisions
         self.scheduler, self._done_since = self._new_scheduler(), None
-        return [ClosePort(*each) for each in self.scheduler.seats], decisions
+        return [ClosePort(*each) for each in (HALL, *self.scheduler.seats)], decisions
 
     def over(self, now: float) -> bool:
         """Whether everything has ended, or has had its time."""

@@ -41,6 +41,7 @@ from yarnps.status import Event, Outcome, Status, to_json
 
 if TYPE_CHECKING:
     from yarnps.am.shell.node_ports import NodePorts
+    from yarnps.pslite.scheduler import Round
 
 logger = logging.getLogger(__name__)
 
@@ -399,4 +400,8 @@ class Shell:
 def _node_ports(shell: Shell) -> NodePorts:
     from yarnps.am.shell.node_ports import NodePorts
 
-    return NodePorts(shell.feed, shell.flush)
+    def usual(group: int) -> Round | None:
+        programs = shell.machine.programs
+        return programs.round(group) if programs is not None else None
+
+    return NodePorts(shell.feed, shell.flush, usual)

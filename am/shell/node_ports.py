@@ -1,12 +1,17 @@
-"""Ports for ps-lite nodes: they come back where they were when the process does."""
+"""Ports for ps-lite nodes: they come back where they were when the process does.
+
+What nodes say is fed to the state machine, except for barriers that leave no trace there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, ClosePort, OpenPort, SendNode
 from yarnps.pslite.ports import Ports
+from yarnps.pslite.rounds import Rounds
+from yarnps.pslite.scheduler import Round
 from yarnps.pslite.wire import Address, Seat
 
 
@@ -19,11 +24,20 @@ class NodePorts:
         Takes an input.
     pause
         Called when all that had come is fed.
+    usual
+        What a barrier of a group is for the state machine, if it leaves no trace.
     """
 
-    def __init__(self, feed: Callable[[i.Input], object], pause: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        feed: Callable[[i.Input], object],
+        pause: Callable[[], None],
+        usual: Callable[[int], Round | None],
+    ) -> None:
         self._feed = feed
-        self._ports = Ports(self._heard, pause=pause)
+        self._after_turn = pause
+        self._rounds = Rounds(usual, self._hear, self._send_all)
+        self._ports = Ports(self._rounds.heard, pause=self._pause, begun=lambda: self._rounds.begun)
 
     def run(self, action: Action) -> bool:
         """Carry out an action; False: it is none of ours."""
@@ -39,11 +53,11 @@ class NodePorts:
             return False
         return True
 
-    def reopen(self, known: Iterable[tuple[Seat, Address]]) -> None:
+    def reopen(self, known: Iterable[tuple[Seat, int]]) -> None:
         """Listen again on the ports that running nodes have been told of."""
-        for seat, here in known:
+        for seat, port in known:
             try:
-                self._ports.open(seat, here.port)
+                self._ports.open(seat, port)
             except OSError as error:
                 self._feed(i.PortLost(*seat, str(error)))
 
@@ -51,5 +65,12 @@ class NodePorts:
         """Close all; what has been sent gets a moment to arrive."""
         self._ports.stop()
 
-    def _heard(self, seat: Seat, sender: bytes, message: bytes) -> None:
+    def _pause(self) -> None:
+        self._rounds.pause()
+        self._after_turn()
+
+    def _hear(self, seat: Seat, sender: bytes, message: bytes) -> None:
         self._feed(i.NodeSaid(*seat, sender, message))
+
+    def _send_all(self, nodes: Mapping[Seat, Address], message: bytes) -> None:
+        self._ports.send_all(nodes, message)

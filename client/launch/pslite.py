@@ -13,7 +13,7 @@ from yarnps.pslite import scheduler as ps
 from yarnps.pslite.barriers import Passed, Waiting
 from yarnps.pslite.ports import Ports
 from yarnps.pslite.scheduler import Scheduler
-from yarnps.pslite.wire import Address, Seat
+from yarnps.pslite.wire import HALL, Address, Seat
 
 # The sentence about a barrier that is waited at comes first after this long, then ever more seldom.
 BARRIER_NOTE_S: Final = 60.0
@@ -36,6 +36,7 @@ class PsLite(Meeting):
 
     async def open(self, host: str) -> None:
         self._host = host
+        self._scheduler.hall_opened(self._ports.open(HALL))
 
     def task(self, seat: Seat) -> Task:
         here = Address(self._host, self._ports.open(seat))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from yarnps.pslite import wire_pb2 as pb
 from yarnps.pslite.barriers import Passed
 from yarnps.pslite.scheduler import Effect, Refused, Scheduler, Send
-from yarnps.pslite.wire import EVERYONE, Address, Command, Seat
+from yarnps.pslite.wire import EVERYONE, HALL, Address, Command, Seat
 
 UNKNOWN = 2**31 - 1
 HERE = Address("10.0.0.1", 7000)
@@ -81,6 +81,10 @@ class World:
     ) -> list[Effect]:
         sender = seat.name if named else b"\0abcd"
         return self.take(self.scheduler.heard(seat, sender, message, now))
+
+    def in_hall(self, seat: Seat, message: bytes) -> list[Effect]:
+        """The same, on the port of all."""
+        return self.take(self.scheduler.heard(HALL, seat.name, message, 0.0))
 
     def wait_at(self, group: int, *seats: Seat, now: float = 0.0) -> None:
         for seat in seats:

@@ -48,9 +48,13 @@ class Barriers:
         self._passed: dict[int, int] = {}
         self._gone: set[Seat] = set()  # who has ended well
 
-    def concern(self, seat: Seat, group: int) -> bool:
-        """Whether a seat is in a group."""
-        return seat in self._groups.get(group, ())
+    def members(self, group: int) -> tuple[Seat, ...]:
+        """The seats that are in a group."""
+        return self._groups.get(group, ())
+
+    def has_begun(self, group: int) -> bool:
+        """Whether somebody waits at the barrier of a group."""
+        return bool(self._present.get(group))
 
     def come(self, seat: Seat, group: int, now: float) -> list[Over]:
         """A seat that is in the group waits there; what is over then."""

@@ -1,4 +1,4 @@
-"""The scheduler's sockets: a port for every seat, and a way to every node.
+"""The scheduler's sockets: a port for every seat and one for all, and a way to every node.
 
 Runs on an asyncio loop, and in its thread only. All sockets are watched together: what has come to
 any of them is taken in at once, so that a barrier of many nodes costs the loop few turns.
@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 import resource
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import partial
 from typing import NamedTuple
 
 import zmq
 
-from yarnps.pslite.wire import SCHEDULER_NAME, Address, Seat
+from yarnps.pslite.one_core import OneCore
+from yarnps.pslite.wire import HALL, SCHEDULER_NAME, Address, Seat
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +37,14 @@ LARGEST_MESSAGE = 1 << 20
 AT_ONCE = 100
 # Nodes come to a barrier one soon after the other. After a message the next one is waited for so
 # long, for the loop takes longer to come back here than most of them take to come (1 ms is the
-# least that epoll can wait) …
-PATIENCE_S = 0.001
+# least that epoll and ZeroMQ can wait) …
+PATIENCE_MS = 1
 # … and then others on the loop have their turn.
 TURN_S = 0.02
+# As numbers: what is done for every message is not to go through pyzmq's enumerations.
+EVENTS, RCVMORE, POLLIN, POLLOUT, NOBLOCK = map(
+    int, (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.POLLOUT, zmq.NOBLOCK)
+)
 # Of ZeroMQ's, and of the process: enough for all nodes of a large job, with several each.
 SOCKETS = 65_536
 
@@ -47,11 +55,17 @@ _STRANGERS = (
 )
 
 
-class _Ear(NamedTuple):
-    """A port."""
+_contexts = itertools.count(1)  # their numbers are in the names of ZeroMQ's threads
 
-    router: zmq.Socket[bytes]
-    monitor: zmq.Socket[bytes]  # tells of connections that are not ZeroMQ's
+
+class _Ear:
+    """A port. `monitor` tells of connections that are not ZeroMQ's."""
+
+    def __init__(self, router: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
+        self.router, self.monitor = router, monitor
+        self.closed = False
+        # pyzmq looks a socket's attributes up in a long way, and these are used for every message.
+        self.get, self.receive = router.getsockopt, router.recv
 
 
 class _Mouth(NamedTuple):
@@ -59,6 +73,7 @@ class _Mouth(NamedTuple):
 
     to: Address
     dealer: zmq.Socket[bytes]
+    send: Callable[[bytes, int], object]
 
 
 class Ports:
@@ -72,23 +87,39 @@ class Ports:
     host
         The address to listen on.
     pause
-        Called when nothing more comes for a moment.
+        Called when nothing more comes for a moment, or others on the loop have their turn.
+    begun
+        Whether what has come is a part of something that had better be whole before that.
     """
 
     def __init__(
-        self, heard: Heard, host: str = "0.0.0.0", pause: Callable[[], None] | None = None
+        self,
+        heard: Heard,
+        host: str = "0.0.0.0",
+        pause: Callable[[], None] | None = None,
+        begun: Callable[[], bool] = lambda: False,
     ) -> None:
         self._heard = heard
         self._host = host
         self._pause = pause
+        self._begun = begun
+        number = next(_contexts)
         self._context = zmq.Context(io_threads=1)
+        self._context.set(zmq.THREAD_NAME_PREFIX, number)
         self._context.set(zmq.MAX_SOCKETS, SOCKETS)
+        # To be woken up does not let its thread interrupt ours: it sends what we send all at once.
+        self._context.set(zmq.THREAD_SCHED_POLICY, os.SCHED_BATCH)
         self._ears: dict[Seat, _Ear] = {}
         self._mouths: dict[Seat, _Mouth] = {}
+        self._fan_of: Mapping[Seat, Address] | None = None
+        self._fan: list[Callable[[bytes, int], object]] = []  # ways to those nodes
         self._numbers = itertools.count()
         self._by_fd: dict[int, Callable[[], bool]] = {}
         self._unread: set[int] = set()
         self._soon: asyncio.Handle | None = None
+        self._end = 0.0  # of this turn
+        self._full = False  # the turn before it was not long enough
+        self._one_core = OneCore(f"{number}/ZMQbg/IO/0")
         self._epoll = select.epoll()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._epoll.fileno(), self._turn)
@@ -125,9 +156,11 @@ class Ports:
             monitor.close(0)
             router.close(0)
             raise OSError(error.errno, f"port {port} of {seat}: {error.strerror}") from error
-        self._ears[seat] = _Ear(router, monitor)
-        self._watch(router, lambda: self._read(seat, router))
-        self._watch(monitor, lambda: self._read_monitor(seat, monitor))
+        ear = self._ears[seat] = _Ear(router, monitor)
+        router.setsockopt(zmq.RCVTIMEO, PATIENCE_MS)
+        read = self._read_and_wait if seat == HALL else self._read
+        self._watch(router, partial(read, seat, ear))
+        self._watch(monitor, partial(self._read_monitor, seat, monitor))
         return int(router.get_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
 
     def close(self, seat: Seat) -> None:
@@ -136,19 +169,36 @@ class Ports:
         self._close_way(seat)
 
     def _close_port(self, seat: Seat) -> None:
-        for made in self._ears.pop(seat, ()):
+        ear = self._ears.pop(seat, None)
+        if ear is None:
+            return
+        ear.closed = True
+        for made in (ear.router, ear.monitor):
             self._forget(made)
             made.close(0)
 
     def send(self, seat: Seat, to: Address, message: bytes) -> None:
         """Send to the node of a seat; does not wait for it."""
-        mouth = self._mouths.get(seat)
-        if mouth is None or mouth.to != to:
-            mouth = self._connect(seat, to)
         try:
-            mouth.dealer.send(message, zmq.NOBLOCK)
+            self._way_to(seat, to).send(message, NOBLOCK)
         except zmq.Again:
-            logger.error("a message to %s is lost: ZeroMQ has no way to %s", seat, to)
+            _lost(seat, to)
+
+    def send_all(self, nodes: Mapping[Seat, Address], message: bytes) -> None:
+        """Send to the nodes of some seats; those of the same mapping are found once."""
+        if nodes is not self._fan_of:
+            for seat, to in nodes.items():
+                self._way_to(seat, to)
+            self._fan_of, self._fan = nodes, [self._mouths[seat].send for seat in nodes]
+        for seat, send in zip(nodes, self._fan, strict=True):
+            try:
+                send(message, NOBLOCK)
+            except zmq.Again:
+                _lost(seat, nodes[seat])
+
+    def _way_to(self, seat: Seat, to: Address) -> _Mouth:
+        mouth = self._mouths.get(seat)
+        return mouth if mouth is not None and mouth.to == to else self._connect(seat, to)
 
     def _connect(self, seat: Seat, to: Address) -> _Mouth:
         self._close_way(seat)
@@ -159,11 +209,12 @@ class Ports:
             dealer.connect(f"tcp://{to}")
         except zmq.ZMQError as error:
             logger.error("no connection to %s at %s: %s", seat, to, error)
-        mouth = self._mouths[seat] = _Mouth(to, dealer)
-        self._watch(dealer, lambda: self._look_after(seat, mouth))
+        mouth = self._mouths[seat] = _Mouth(to, dealer, dealer.send)
+        self._watch(dealer, partial(self._look_after, seat, mouth))
         return mouth
 
     def _close_way(self, seat: Seat, linger_ms: int = 0) -> None:
+        self._fan_of = None
         mouth = self._mouths.pop(seat, None)
         if mouth is not None:
             self._forget(mouth.dealer)
@@ -185,16 +236,27 @@ class Ports:
     def _turn(self) -> None:
         """Take in what has come, until there is nothing more."""
         self._no_turn()
-        end = time.monotonic() + TURN_S
-        patience_s = 0.0
+        self._end = time.monotonic() + TURN_S
         try:
-            while self._take(patience_s) and time.monotonic() < end:
-                patience_s = PATIENCE_S
+            with self._one_core.held() if self._full else nullcontext():
+                self._take_all()
         finally:
+            self._full = time.monotonic() >= self._end
+            if not self._full:
+                self._one_core.release()
             if self._unread:
                 self._turn_soon()
         if self._pause is not None and not self._epoll.closed:
             self._pause()
+
+    def _take_all(self) -> None:
+        patience_s = 0.0
+        while self._take(patience_s) and not self._is_over():
+            patience_s = PATIENCE_MS / 1000
+
+    def _is_over(self) -> bool:
+        left_s = self._end - time.monotonic()
+        return left_s <= 0 and (left_s <= -TURN_S or not self._begun())
 
     def _turn_soon(self) -> None:
         self._no_turn()
@@ -209,39 +271,61 @@ class Ports:
         """Take in what has come; False: nothing has."""
         if self._epoll.closed:
             return False  # what came led to the end
-        found = self._epoll.poll(0 if self._unread else timeout_s)
+        unread, by_fd = self._unread, self._by_fd
         # ZeroMQ tells once of what has come, so it has to be remembered until all is read.
-        self._unread.update(fd for fd, _ in found)
-        ready = [*self._unread]
+        unread.update([fd for fd, _ in self._epoll.poll(0 if unread else timeout_s)])
+        ready = [*unread]
         for fd in ready:
-            read = self._by_fd.get(fd)  # None: closed by what another one's message has led to
+            read = by_fd.get(fd)  # None: closed by what another one's message has led to
             if read is None or read():
-                self._unread.discard(fd)
+                unread.discard(fd)
         return bool(ready)
 
-    def _read(self, seat: Seat, router: zmq.Socket[bytes]) -> bool:
+    def _read(self, seat: Seat, ear: _Ear) -> bool:
         """Take in what has come to a port; whether that is all."""
+        get, receive, heard = ear.get, ear.receive, self._heard
         for _ in range(AT_ONCE):
-            if router.closed or not _events(router) & zmq.POLLIN:
+            if ear.closed or not int(get(EVENTS)) & POLLIN:
                 return True
-            sender = router.recv(zmq.NOBLOCK)
-            message = router.recv(zmq.NOBLOCK)
-            while router.getsockopt(zmq.RCVMORE):  # data: no node has any for its scheduler
-                router.recv(zmq.NOBLOCK)
-            self._heard(seat, sender, message)
+            sender = receive(NOBLOCK)
+            message = receive(NOBLOCK)
+            while get(RCVMORE):  # data: no node has any for its scheduler
+                receive(NOBLOCK)
+            heard(seat, sender, message)
+        return False
+
+    def _read_and_wait(self, seat: Seat, ear: _Ear) -> bool:
+        """The same, and what comes soon after it: to wait here takes less than to look at all."""
+        get, receive, heard = ear.get, ear.receive, self._heard
+        now, end, let_others = time.monotonic, self._end, os.sched_yield
+        if ear.closed or not int(get(EVENTS)) & POLLIN:
+            return True
+        try:
+            while now() < end or not self._is_over():
+                sender = receive()
+                message = receive()
+                while get(RCVMORE):
+                    receive()
+                heard(seat, sender, message)
+                # Those that have still to come may need this core to do so.
+                let_others()
+                if ear.closed:
+                    return True
+        except zmq.Again:
+            return True
         return False
 
     def _read_monitor(self, seat: Seat, monitor: zmq.Socket[bytes]) -> bool:
         for _ in range(AT_ONCE):
-            if monitor.closed or not _events(monitor) & zmq.POLLIN:
+            if monitor.closed or not int(monitor.getsockopt(EVENTS)) & POLLIN:
                 return True
-            monitor.recv_multipart(zmq.NOBLOCK)
+            monitor.recv_multipart(NOBLOCK)
             self._heard(seat, b"", b"")
         return False
 
     def _look_after(self, seat: Seat, mouth: _Mouth) -> bool:
         """ZeroMQ tries again where nobody listens, but gives up what is not ZeroMQ's."""
-        if self._mouths.get(seat) is mouth and not _events(mouth.dealer) & zmq.POLLOUT:
+        if self._mouths.get(seat) is mouth and not int(mouth.dealer.getsockopt(EVENTS)) & POLLOUT:
             logger.warning("%s is not what listens at %s: nothing reaches it", seat, mouth.to)
             self._close_way(seat)
         return True
@@ -263,14 +347,13 @@ class Ports:
         self._unread.discard(fd)
 
 
+def _lost(seat: Seat, to: Address) -> None:
+    logger.error("a message to %s is lost: ZeroMQ has no way to %s", seat, to)
+
+
 def _descriptor(made: zmq.Socket[bytes]) -> int:
     """What becomes readable when something has happened to a socket."""
     return int(made.getsockopt(zmq.FD))
-
-
-def _events(made: zmq.Socket[bytes]) -> int:
-    """Whether it can be read or written to. What it cannot, its descriptor tells of later."""
-    return int(made.getsockopt(zmq.EVENTS))
 
 
 def _allow_many_sockets() -> None:

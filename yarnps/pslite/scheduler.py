@@ -10,6 +10,11 @@ Three things are other than in ps-lite's own scheduler, and each was a hang ther
   and one that has ended well counts as present.
 - Deaths are told by the owner of the processes, and not guessed from heartbeats.
 - A seat is known by the port that its process was given, and not by its host: so ranks are stable.
+
+A port for each is much to listen on while all are at work. So there is one more, the hall: the list
+that makes nodes known to each other names it as the scheduler's address, and from then on they
+speak there, by the names that the list gives them. Who comes later, in the place of one that has
+died, stays at its own port: in the hall nobody could tell the two apart.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from typing import Any, NamedTuple
 from yarnps.pslite import wire
 from yarnps.pslite import wire_pb2 as pb
 from yarnps.pslite.barriers import Barriers, Over, Passed, Waiting
-from yarnps.pslite.wire import Address, Command, Listed, Seat
+from yarnps.pslite.wire import HALL, Address, Command, Listed, Seat
 
 # Messages of a node that are remembered, to know one that comes twice (PS_RESEND).
 REMEMBERED = 256
@@ -49,10 +54,22 @@ class Complete(NamedTuple):
     """All nodes have registered and know each other."""
 
 
-class Refused(NamedTuple):
-    """A message that was not heeded, and why."""
+class Round(NamedTuple):
+    """A barrier with nothing out of the ordinary.
 
-    seat: Seat
+    `ports`: on which port (`HALL`, or a seat's own) each node speaks that comes to it, by the
+    node's name. `over`: what ends it for all `nodes`.
+    """
+
+    ports: dict[bytes, Seat]
+    nodes: dict[Seat, Address]
+    over: bytes
+
+
+class Refused(NamedTuple):
+    """A message that was not heeded, and why. `seat`: None if it may have been anybody's."""
+
+    seat: Seat | None
     text: str
 
 
@@ -66,6 +83,7 @@ class _Node:
     here: Address | None = None  # where it finds the scheduler; None: no process has been started
     host: str = ""  # that it has to have; empty: any
     address: Address | None = None  # where it listens, once it has registered
+    apart: bool = False  # it speaks at its own port, even when there is a hall
     again: bool = False  # in the place of one that died when all had met
     recovered: bool = False  # it is told so: its program is past what it does at its start
     alone: bool = False  # its next barrier of everyone is its own
@@ -92,11 +110,19 @@ class Scheduler:
         seats = [Seat("server", rank) for rank in range(servers)]
         seats += [Seat("worker", rank) for rank in range(workers)]
         self._nodes = {seat: _Node() for seat in seats}
+        self._by_name = {seat.name: seat for seat in seats}
+        self._hall: int | None = None  # its port
+        self._strangers = 0  # refusals in the hall
         self._barriers = Barriers(seats)
         self._timestamp = 0
+        self._rounds: dict[int, Round | None] = {}  # of groups; until something is told or heard
         self.complete = False
 
     # ------------------------------------------------------------ what the owner tells
+
+    def hall_opened(self, port: int) -> None:
+        """There is a port for all; before anybody is sent the list."""
+        self._hall = port
 
     def opened(self, seat: Seat, here: Address, host: str = "") -> None:
         """A process is started for `seat`; it finds the scheduler `here`.
@@ -107,17 +133,21 @@ class Scheduler:
             The only address that it may have; empty: any.
         """
         old = self._nodes[seat]
+        self._rounds.clear()
         self._barriers.leave(seat)
         # Before its first barrier of everyone it is as good as new. MXNet's workers wait for one
         # another once more, when they make their first key, and one that is told that it is a
         # recovery leaves that out: so it is one only when it has been there before.
         again = self.complete and (old.everyone > 0 or old.again)
         recovered = again and (old.workers > 0 or old.recovered)
-        self._nodes[seat] = _Node(here, host, again=again, recovered=recovered, alone=again)
+        self._nodes[seat] = _Node(
+            here, host, apart=self.complete, again=again, recovered=recovered, alone=again
+        )
 
     def ended(self, seat: Seat, *, well: bool, now: float) -> list[Effect]:
         """The process of `seat` has ended; `well`: with success, so that it is not to come back."""
         node = self._nodes[seat]
+        self._rounds.clear()
         if well:
             node.ended_well = True
             return self._told(self._barriers.ended_well(seat))
@@ -143,10 +173,18 @@ class Scheduler:
     # ------------------------------------------------------------ what the nodes say
 
     def heard(self, seat: Seat, sender: bytes, message: bytes, now: float) -> list[Effect]:
-        """A message has come to the port of `seat`; `sender` is its zmq identity.
+        """A message has come to the port of `seat`, or of all; `sender` is its zmq identity.
 
         Of a connection that was not ZeroMQ's, both are empty.
         """
+        self._rounds.clear()
+        if seat == HALL:
+            known = self._by_name.get(sender)
+            if known is None:
+                return self._refuse_stranger(sender, message)
+            if self._nodes[known].apart:
+                return self._refuse(known, "an earlier process of it has spoken on the port of all")
+            seat = known
         meta = wire.parse(message)
         if meta is None or not meta.HasField("control"):
             what = repr(message[:40]) if message else "nothing that ZeroMQ can read"
@@ -164,7 +202,7 @@ class Scheduler:
         if self._resend and command != Command.ACK:
             out.append(Send(seat, node.address, wire.acknowledgement(meta, seat.id)))
         if command == Command.HEARTBEAT:
-            answer = wire.heartbeat_answer(node.here, self._next_timestamp())
+            answer = wire.heartbeat_answer(self._here(node), self._next_timestamp())
             return [*out, Send(seat, node.address, answer)]
         if command == Command.BARRIER and meta.request and _is_new(meta.timestamp, node.seen):
             out += self._at_barrier(seat, control.barrier_group, now)
@@ -216,19 +254,59 @@ class Scheduler:
 
     def _send_list(self, to: Seat, seats: Collection[Seat], *, recovered: bool = False) -> Send:
         receiver = self._nodes[to]
-        assert receiver.address is not None and receiver.here is not None
+        assert receiver.address is not None
         listed = [
             Listed(seat, node.address, node.recovered or recovered)
             for seat in seats
             if (node := self._nodes[seat]).address is not None
         ]
-        message = wire.node_list(listed, receiver.here, self._next_timestamp())
+        message = wire.node_list(listed, self._here(receiver), self._next_timestamp())
         return Send(to, receiver.address, message)
+
+    def _here(self, node: _Node) -> Address:
+        """Where a node that has the list finds the scheduler."""
+        assert node.here is not None
+        if self._hall is None or node.apart:
+            return node.here
+        return node.here._replace(port=self._hall)
+
+    def _port_of(self, seat: Seat) -> Seat:
+        """The port on which a node that has the list speaks."""
+        return seat if self._hall is None or self._nodes[seat].apart else HALL
 
     # ------------------------------------------------------------ barriers
 
+    def round(self, group: int) -> Round | None:
+        """What a barrier of a group is, if all who are in it come with nothing in between.
+
+        It leaves no trace: nobody waits before it, and nobody after it. So whoever has got the
+        words of all its nodes can end it, and has no need to tell. None: every word is to be
+        `heard`, for one of its nodes has ended, is new or waits already, or words may come twice.
+        """
+        if group not in self._rounds:
+            seats = self._barriers.members(group) if self._has_rounds(group) else ()
+            usual = seats and all(self._is_settled(seat, group) for seat in seats)
+            self._rounds[group] = self._round_of(seats, group) if usual else None
+        return self._rounds[group]
+
+    def _round_of(self, seats: Iterable[Seat], group: int) -> Round:
+        ports = {seat.name: self._port_of(seat) for seat in seats}
+        nodes = {seat: n.address for seat in seats if (n := self._nodes[seat]).address}
+        return Round(ports, nodes, wire.barrier_over(group, self._timestamp))
+
+    def _has_rounds(self, group: int) -> bool:
+        """Those of everyone are the start and the end of programs: not one of them is usual."""
+        usual = self.complete and not self._resend and group != wire.EVERYONE
+        return usual and not self._barriers.has_begun(group)
+
+    def _is_settled(self, seat: Seat, group: int) -> bool:
+        """Whether one more barrier of the group says nothing new about a node."""
+        node = self._nodes[seat]
+        here = node.here is not None and node.address is not None and not node.ended_well
+        return here and bool(node.seen) and (node.workers > 0 or group != wire.WORKER_GROUP)
+
     def _at_barrier(self, seat: Seat, group: int, now: float) -> list[Effect]:
-        if not self._barriers.concern(seat, group):
+        if seat not in self._barriers.members(group):
             return self._refuse(seat, f"it waits at a barrier of group {group}, and is not in it")
         node = self._nodes[seat]
         if group == wire.EVERYONE and node.alone:
@@ -263,10 +341,11 @@ class Scheduler:
         """All of the job."""
         return list(self._nodes)
 
-    def homes(self) -> list[tuple[Seat, Address]]:
-        """Where the processes that have been started find the scheduler."""
+    def homes(self) -> list[tuple[Seat, int]]:
+        """The ports at which the processes that have been started find the scheduler."""
         nodes = self._nodes.items()
-        return [(seat, n.here) for seat, n in nodes if n.here is not None and not n.ended_well]
+        found = [(s, n.here.port) for s, n in nodes if n.here is not None and not n.ended_well]
+        return found if self._hall is None else [(HALL, self._hall), *found]
 
     def unregistered(self) -> list[Seat]:
         """Whose process has been started and has not registered."""
@@ -293,6 +372,14 @@ class Scheduler:
         """The barriers that are not over."""
         return self._barriers.waiting()
 
+    def _refuse_stranger(self, sender: bytes, message: bytes) -> list[Effect]:
+        what = f"{sender!r} has said {message[:40]!r}" if message else "nothing ZeroMQ can read"
+        self._strangers += 1
+        if self._strangers > REFUSALS_TOLD:
+            return []
+        more = " (more of this is not told)" if self._strangers == REFUSALS_TOLD else ""
+        return [Refused(None, f"what came to the port of all is of none of them: {what}{more}")]
+
     def _refuse(self, seat: Seat, text: str) -> list[Effect]:
         node = self._nodes[seat]
         node.refusals += 1
@@ -314,6 +401,8 @@ class Scheduler:
             "nodes": [[*seat, asdict(node)] for seat, node in self._nodes.items()],
             "barriers": self._barriers.snapshot(),
             "timestamp": self._timestamp,
+            "hall": self._hall,
+            "strangers": self._strangers,
             "complete": self.complete,
         }
 
@@ -323,6 +412,8 @@ class Scheduler:
         ended_well = [seat for seat, node in self._nodes.items() if node.ended_well]
         self._barriers.restore(data["barriers"], ended_well)
         self._timestamp, self.complete = data["timestamp"], data["complete"]
+        self._hall, self._strangers = data["hall"], data["strangers"]
+        self._rounds.clear()
 
 
 def _is_new(timestamp: int, seen: dict[int, None]) -> bool:

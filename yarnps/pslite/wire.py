@@ -33,6 +33,9 @@ class Command(IntEnum):
     HEARTBEAT = 5
 
 
+_BARRIER = int(Command.BARRIER)
+
+
 class Seat(NamedTuple):
     """A place in the job that a process takes; after its death the next one takes it."""
 
@@ -51,6 +54,10 @@ class Seat(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.role} {self.rank}"
+
+
+# Where nodes speak once they know each other: a port of all. See `Scheduler`.
+HALL = Seat("hall", 0)
 
 
 class Address(NamedTuple):
@@ -77,6 +84,16 @@ def parse(message: bytes) -> pb.Meta | None:
         return pb.Meta.FromString(message)
     except DecodeError:
         return None
+
+
+def barrier_asked(message: bytes) -> int:
+    """The group at whose barrier the sender of a message waits; 0: it is about something else."""
+    try:
+        meta = pb.Meta.FromString(message)
+    except DecodeError:
+        return 0
+    control = meta.control
+    return control.barrier_group if control.cmd == _BARRIER and meta.request else 0
 
 
 def is_heartbeat(message: bytes) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,14 @@ from yarnps.am.job import JobMachine
 from yarnps.protocol import control_pb2 as pb
 from yarnps.protocol.identity import incarnation
 from yarnps.pslite import wire_pb2 as ps
-from yarnps.pslite.wire import EVERYONE, SCHEDULER_ID, WORKER_GROUP, Command, Seat
+from yarnps.pslite.rounds import Rounds
+from yarnps.pslite.scheduler import Round
+from yarnps.pslite.wire import EVERYONE, HALL, SCHEDULER_ID, WORKER_GROUP, Address, Command, Seat
 from yarnps.spec import load
 
 TICK_S = 0.5
 AM_AWAY_S = 3.0
+BATCHES = 4  # that workers wait for one another after
 HOST = "10.0.0.2"
 
 
@@ -84,7 +87,8 @@ class Node:
         self.busy = True
         yield
         self.busy = False
-        yield from self._wait_at(WORKER_GROUP)
+        for _ in range(BATCHES):
+            yield from self._wait_at(WORKER_GROUP)
         if self.seat.rank == 0:
             for peer, port in self.peers.items():
                 if peer % 2 == 0:  # a server
@@ -137,7 +141,9 @@ class Node:
 
     def _meet(self, node: ps.Node) -> None:
         if node.id == SCHEDULER_ID:
-            assert node.port == self.port, "it is sent to another node's port"
+            listening = self.world.ports.get(node.port, HALL)
+            assert listening in (self.seat, HALL), "it is sent to another node's port"
+            self.port = node.port
             return
         self.peers[node.id] = node.port
         if node.port == self.address:
@@ -250,8 +256,10 @@ class World:
         self.nodes: dict[int, Node] = {}
         self.ports: dict[int, Seat] = {}  # that the ApplicationMaster listens on
         self.am_alive = True
+        self.whole_rounds = 0
         self.deaf = False  # what comes to its ports is lost: it is about to die
         self.machine = JobMachine(config, self.now)
+        self.rounds = Rounds(self._usual, self._hear, self._send_all)
         self.feed(i.Started(nodes=3))
         self.later(TICK_S, self.tick)
 
@@ -299,6 +307,9 @@ class World:
     # ------------------------------------------------------------ the ApplicationMaster
 
     def feed(self, event: i.Input) -> None:
+        # What nodes say is gathered for one turn, and no other input comes within one.
+        if not isinstance(event, i.NodeSaid):
+            self.rounds.pause()
         actions = self.machine.handle(event, self.now)
         if durable(event, actions):
             self.journal.append(i.record(event, self.now).decode())
@@ -324,9 +335,8 @@ class World:
             seat = Seat(action.role, action.rank)
             self.ports = {port: s for port, s in self.ports.items() if s != seat}
         elif isinstance(action, SendNode):
-            node = self.nodes[action.port]
-            assert action.host == HOST and node.seat == (action.role, action.rank)
-            self.later(0.01, node.hear, action.message)
+            to = Address(action.host, action.port)
+            self.send(Seat(action.role, action.rank), to, action.message)
         elif isinstance(action, Log):
             self.logs.append(action)
 
@@ -355,7 +365,25 @@ class World:
         if not self.am_alive:
             self.later(0.5, self.arrives, port, sender, message)
         elif port in self.ports:
-            self.feed(i.NodeSaid(*self.ports[port], sender, message))
+            self.rounds.heard(self.ports[port], sender, message)
+            if self.random.random() < 0.5:
+                self.rounds.pause()
+
+    def send(self, seat: Seat, to: Address, message: bytes) -> None:
+        node = self.nodes[to.port]
+        assert to.host == HOST and node.seat == seat
+        self.later(0.01, node.hear, message)
+
+    def _usual(self, group: int) -> Round | None:
+        return self.machine.programs.round(group) if self.machine.programs is not None else None
+
+    def _hear(self, seat: Seat, sender: bytes, message: bytes) -> None:
+        self.feed(i.NodeSaid(*seat, sender, message))
+
+    def _send_all(self, nodes: Mapping[Seat, Address], message: bytes) -> None:
+        self.whole_rounds += 1
+        for seat, to in nodes.items():
+            self.send(seat, to, message)
 
     def stop_server(self, port: int) -> None:
         """Worker 0 tells a server that the work is done."""
@@ -392,6 +420,7 @@ class World:
                 box.node.exit(-9)
 
     def am_dies(self) -> None:
+        self.rounds.pause()
         self.am_alive = False
         for box in self.boxes.values():
             box.connected = False
@@ -409,7 +438,7 @@ class World:
         self.machine.restore(taken)
         self.am_alive = True
         assert self.machine.programs is not None
-        known = {seat: here.port for seat, here in self.machine.programs.open_ports()}
+        known = dict(self.machine.programs.open_ports())
         assert set(known.values()) <= set(self.ports)
         self.feed(i.Reconciled(tuple(box.info() for box in self.boxes.values())))
         for box in self.boxes.values():

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dmlc_world import World, config
+from dmlc_world import BATCHES, World, config
 
 from yarnps.am import inputs as i
 from yarnps.causes import Cause
 from yarnps.pslite import wire_pb2 as ps
-from yarnps.pslite.wire import Command
+from yarnps.pslite.wire import HALL, Command
 
 ASYNC = {"sync": {"mode": "asp"}, "dmlc": {"restart": "worker"}}
 
@@ -41,7 +41,8 @@ def test_what_a_process_is_told(tmp_path: Path) -> None:
     told = {name: env[name] for name in ("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_NODE_HOST")}
     assert told == {"DMLC_NUM_WORKER": "3", "DMLC_NUM_SERVER": "2", "DMLC_NODE_HOST": "10.0.0.2"}
     assert env["DMLC_PS_ROOT_URI"] == "10.0.0.1"
-    ports = {made.process(*seat).port for seat in made.machine.programs.scheduler.seats}
+    seats = made.machine.programs.scheduler.seats
+    ports = {made.process(*seat).env["DMLC_PS_ROOT_PORT"] for seat in seats}
     assert len(ports) == 5, "two processes have the same port"
 
 
@@ -240,6 +241,28 @@ def test_a_port_that_is_lost_with_the_am(tmp_path: Path) -> None:
     made.feed(i.PortLost("worker", 0, "port 20001 of worker 0: address in use"))
     assert made.run() == "SUCCEEDED"
     assert made.logged("death", "the port of worker 0 is lost: port 20001")
+
+
+def test_the_port_of_all_is_lost_with_the_am(tmp_path: Path) -> None:
+    made = world(tmp_path)
+    made.until(made.working)
+    assert HALL in made.ports.values()
+    made.am_dies()
+    made.until(lambda: made.am_alive)
+    made.feed(i.PortLost(*HALL, "port 20000: address in use"))
+    assert made.run() == "SUCCEEDED"
+    assert made.logged("death", "the port of hall 0 is lost: port 20000")
+    assert {node.try_number for node in made.nodes.values()} == {0, 1}
+
+
+def test_barriers_that_all_come_to_at_once_are_in_no_journal(tmp_path: Path) -> None:
+    made = world(tmp_path)
+    assert made.run() == "SUCCEEDED"
+    told = sum('"NodeSaid"' in line for line in made.journal)
+    # Registrations, barriers of all at start and end; of the workers at their start and after each.
+    words = 5 * 3 + 3 * (1 + BATCHES)
+    assert made.whole_rounds > 0
+    assert told == words - 3 * made.whole_rounds
 
 
 def test_a_second_attempt_counts_as_a_failure_before(tmp_path: Path) -> None:
