@@ -216,8 +216,10 @@ class JobMachine:
         return self.programs.port_opened(event) if self.programs is not None else []
 
     def _on_port_lost(self, event: i.PortLost, now: float) -> list[Action]:
-        text = f"the port of {event.role} {event.rank} is lost: {event.error}"
-        lost = self.programs.lost_with(event) if self.programs is not None else None
+        own = event.role in ("server", "worker")
+        whose = f"{event.role} {event.rank}" if own else "all"
+        text = f"the port of {whose} is lost: {event.error}"
+        lost = self.programs.port_lost(event) if self.programs is not None else None
         if lost is None:
             return []
         return self._consequences.of(self.members.lost_touch(*lost, text, now), now)

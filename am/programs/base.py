@@ -24,7 +24,7 @@ class Programs(ABC):
         """The port for a node of ps-lite is there."""
         return []
 
-    def lost_with(self, event: i.PortLost) -> tuple[str, int] | None:
+    def port_lost(self, event: i.PortLost) -> tuple[str, int] | None:
         """Whose node of ps-lite has to start again, as a port is lost."""
         return None
 

@@ -36,7 +36,7 @@ SERVERS_END_S = 60.0
 LONG_WAIT_S = 10.0
 
 _GROUPS = {2: "the servers", 4: "the workers", 6: "all", 7: "all"}
-# Whoever meets the others meets it, and when it dies all start again.
+# Nobody meets the others without it.
 _FIRST = Seat("worker", 0)
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -119,10 +119,11 @@ class Dmlc(Programs):
         """The ports that its processes have been told of."""
         return self.scheduler.homes()
 
-    def lost_with(self, event: i.PortLost) -> tuple[str, int] | None:
+    def port_lost(self, event: i.PortLost) -> tuple[str, int] | None:
         """Whose node has to start again, as a port is lost; of that of all, with all others."""
         seat = Seat(event.role, event.rank)
-        return _FIRST if seat == HALL else seat
+        # A server's death lets all start again, whatever the policy; there is one to the very end.
+        return next(iter(self.scheduler.hall_lost()), None) if seat == HALL else seat
 
     def returned(self, now: float) -> list[Action]:
         """The ApplicationMaster's process is back."""

@@ -64,7 +64,8 @@ class Lives:
                 return out
         if rank.stopping and reg.running:
             return [*out, self._stop(rank, rank.note)]  # the order was lost
-        rank.stopping = False
+        if not rank.alive:
+            rank.stopping = False  # else the report of its end is about to come
         if len(reg.running) < plan.processes:
             # It was never told, or the message was lost, or the agent is restarting one.
             rank.told_at = now

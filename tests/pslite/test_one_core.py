@@ -98,6 +98,20 @@ def test_where_it_is_not_allowed_all_goes_on(
     assert len(tries) == 1, "it is tried once"
 
 
+def test_threads_that_end_meanwhile_are_passed_over(
+    companion: int, my_cores: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "1").mkdir()  # as of one whose name cannot be read any more
+    for thread in (companion, threading.get_native_id()):
+        (tmp_path / str(thread)).symlink_to(f"/proc/self/task/{thread}")
+    monkeypatch.setattr(one_core, "_TASKS", tmp_path)
+    together = OneCore(NAME)
+    with together.held():
+        assert len(os.sched_getaffinity(companion)) == 1
+    together.release()
+    assert os.sched_getaffinity(companion) == my_cores
+
+
 def test_nobody_of_that_name(my_cores: set[int]) -> None:
     with OneCore("nobody").held():
         assert os.sched_getaffinity(0) == my_cores, "alone there is nothing to gain"

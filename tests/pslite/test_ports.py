@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 import time
@@ -16,7 +17,7 @@ from pslite_nodes import registration
 
 from yarnps.pslite import ports as pslite_ports
 from yarnps.pslite.ports import AT_ONCE, Ports
-from yarnps.pslite.wire import Address, Seat
+from yarnps.pslite.wire import HALL, Address, Seat
 
 W0, W1 = Seat("worker", 0), Seat("worker", 1)
 LIMIT_S = 10.0
@@ -238,3 +239,19 @@ async def test_what_comes_together_is_heard_before_the_pause(nodes: Nodes) -> No
     ports.stop()
     assert heard == [b"0", b"1", b"2"]
     assert {*at_pauses} <= {0, 3}
+
+
+async def test_zmqs_thread_is_free_when_nobody_speaks(
+    listener: Listener, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pslite_ports, "TURN_S", 0.0005)  # any turn in which something comes is full
+    node = nodes.dealer(listener.ports.open(HALL), b"ps9")
+    for _ in range(10):
+        for _ in range(20):
+            node.send(b"word")
+        for _ in range(20):
+            await listener.next()
+        await asyncio.sleep(0.02)
+    everywhere = os.sched_getaffinity(0)
+    threads = [int(name) for name in os.listdir("/proc/self/task")]
+    assert {len(os.sched_getaffinity(thread)) for thread in threads} == {len(everywhere)}

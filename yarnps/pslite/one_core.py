@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,12 @@ class OneCore:
 
 
 def _named(name: str) -> list[int]:
-    return [int(t.name) for t in _TASKS.iterdir() if (t / "comm").read_text().strip() == name]
+    found = []
+    for task in _TASKS.iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            if (task / "comm").read_text().strip() == name:
+                found.append(int(task.name))
+    return found
 
 
 def _core_of(thread: int) -> int:

@@ -241,7 +241,8 @@ class Ports:
             with self._one_core.held() if self._full else nullcontext():
                 self._take_all()
         finally:
-            self._full = time.monotonic() >= self._end
+            # One that came to its end when nothing more came may have no next one.
+            self._full = time.monotonic() >= self._end and bool(self._unread)
             if not self._full:
                 self._one_core.release()
             if self._unread:

@@ -124,6 +124,13 @@ class Scheduler:
         """There is a port for all; before anybody is sent the list."""
         self._hall = port
 
+    def hall_lost(self) -> list[Seat]:
+        """The port for all is lost; who speaks there, and will be heard no more."""
+        if self.complete:
+            return [seat for role in ("server", "worker") for seat in self.at_work(role)]
+        self._hall = None  # nobody has been told of it: they stay at their own
+        return []
+
     def opened(self, seat: Seat, here: Address, host: str = "") -> None:
         """A process is started for `seat`; it finds the scheduler `here`.
 

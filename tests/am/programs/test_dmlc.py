@@ -243,16 +243,46 @@ def test_a_port_that_is_lost_with_the_am(tmp_path: Path) -> None:
     assert made.logged("death", "the port of worker 0 is lost: port 20001")
 
 
-def test_the_port_of_all_is_lost_with_the_am(tmp_path: Path) -> None:
-    made = world(tmp_path)
-    made.until(made.working)
+def lose_hall(made: World) -> None:
+    """The AM's process dies, and finds the port of all taken when it is back."""
     assert HALL in made.ports.values()
     made.am_dies()
     made.until(lambda: made.am_alive)
+    made.ports = {port: seat for port, seat in made.ports.items() if seat != HALL}
     made.feed(i.PortLost(*HALL, "port 20000: address in use"))
+
+
+@pytest.mark.parametrize("policy", [{}, ASYNC], ids=["gang", "worker"])
+@pytest.mark.parametrize("through", [False, True], ids=["all at work", "worker 0 is through"])
+def test_the_port_of_all_is_lost_with_the_am(
+    policy: dict[str, Any], through: bool, tmp_path: Path
+) -> None:
+    made = world(tmp_path, **policy)
+    made.until(lambda: sum(node.busy for node in made.nodes.values()) == 3)
+    if through:
+        made.process("worker", 0).exit(0)
+    lose_hall(made)
     assert made.run() == "SUCCEEDED"
-    assert made.logged("death", "the port of hall 0 is lost: port 20000")
+    assert made.logged("death", "the port of all is lost: port 20000")
     assert {node.try_number for node in made.nodes.values()} == {0, 1}
+
+
+def test_the_port_of_all_is_lost_before_anybody_knows_of_it(tmp_path: Path) -> None:
+    made = world(tmp_path)
+    made.until(lambda: HALL in made.ports.values())
+    lose_hall(made)
+    assert made.run() == "SUCCEEDED"
+    assert not made.logged("death")
+
+
+def test_all_start_again_with_another_port_of_all(tmp_path: Path) -> None:
+    made = world(tmp_path)
+    made.until(made.working)
+    (old,) = [port for port, seat in made.ports.items() if seat == HALL]
+    made.kill("worker", 0)
+    made.until(lambda: made.tries == 1)
+    assert old not in made.ports
+    assert made.run() == "SUCCEEDED"
 
 
 def test_barriers_that_all_come_to_at_once_are_in_no_journal(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Job:
     def __init__(self) -> None:
         self.fed: list[bytes] = []  # whose words were fed
         self.pauses = 0
+        self.fed_at_pause = 0
         self.scheduler = Scheduler(len(WORKERS), 0)
         self.ports = NodePorts(self._feed, self._pause, self._usual)
         self.ports.run(OpenPort(*HALL))
@@ -77,6 +78,7 @@ class Job:
 
     def _pause(self) -> None:
         self.pauses += 1
+        self.fed_at_pause = len(self.fed)
 
     def _socket(self, kind: int, name: bytes = b"") -> Any:
         made: Any = self._context.socket(kind)
@@ -124,6 +126,7 @@ async def test_one_that_is_not_whole_is_fed_when_nothing_more_comes(job: Job) ->
     job.speak[2].send(barrier(10))
     await until(lambda: job.fed)
     assert job.fed == [WORKERS[2].name]
+    assert job.fed_at_pause == 1, "what is fed is in the journal at the pause"
     (waiting,) = job.scheduler.waiting()
     assert waiting.missing == (WORKERS[0], WORKERS[1])
     for made in job.speak[:2]:
