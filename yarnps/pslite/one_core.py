@@ -76,10 +76,11 @@ class OneCore:
                 self.release()
             if not self._others:
                 self._hold_others()
+            if not self._others:
+                return set()
             cores = os.sched_getaffinity(0)
-            if self._others:
-                os.sched_setaffinity(0, {self._core})
-            return cores if self._others else set()
+            os.sched_setaffinity(0, {self._core})
+            return cores
         except OSError as error:
             self._refused = True
             logger.info("threads are not kept on one core: %s", error)
