@@ -33,7 +33,7 @@ class Programs(ABC):
         return []
 
     def round(self, group: int) -> Round | None:
-        """What a barrier of nodes of ps-lite is, if it leaves no trace."""
+        """What a barrier of nodes of ps-lite is, if it leaves no trace; asked in any thread."""
         return None
 
     def tracker_up(self, event: i.TrackerUp, now: float) -> list[Action]:

@@ -138,7 +138,7 @@ class Dmlc(Programs):
         return self._carry_out(self.scheduler.heard(seat, event.sender, event.message, now))
 
     def round(self, group: int) -> Round | None:
-        """What a barrier of a group is, if it leaves no trace."""
+        """What a barrier of a group is, if it leaves no trace; asked in any thread."""
         return self.scheduler.round(group)
 
     def _carry_out(self, effects: Iterable[Effect]) -> list[Action]:

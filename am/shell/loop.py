@@ -12,7 +12,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from yarnps.am.shell.errands import POLITE_S, Errands
 from yarnps.am.shell.events import EventLog
 from yarnps.am.shell.journal import Journal, replay
 from yarnps.am.shell.lookout import Lookout
+from yarnps.am.shell.opening import Opening
 from yarnps.am.shell.records import Records
 from yarnps.am.shell.service import Service
 from yarnps.am.shell.telemetry import Telemetry
@@ -51,9 +51,6 @@ STATUS_EVERY_S = 5.0
 ATTEMPT_EVERY_S = 10.0
 REASON_EVERY_S = 5.0
 PROGRESS_EVERY_S = 1.0
-# The page is opened when training has begun, or so long after the containers have been asked for:
-# who waits for training to begin should not wait for a web server's modules first.
-PAGE_AFTER_S = 3.0
 # A loop that lags by more than this cannot judge the silence of others.
 RESPONSIVE_S = 2.0
 
@@ -84,8 +81,7 @@ class Shell:
         self._returning = False
         self._journal: Journal | None = None
         self._over = asyncio.Event()
-        self._imported = asyncio.Event()
-        self._pushed = asyncio.Event()
+        self._opening = Opening()
         self._ticker = Ticker.from_environment()
         self._am_restarts = int(os.environ.get(START, "0"))
         self._lag_s = 0.0
@@ -196,11 +192,7 @@ class Shell:
             self._trackers.adopt(programs.tracker)
 
     async def _open_page(self) -> None:
-        if not self._returning:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._pushed.wait(), PAGE_AFTER_S)
-        # Two threads that import at the same time may wait for each other (Python 3.11).
-        await self._imported.wait()
+        await self._opening.is_due(now=self._returning)
         url = await self._addresses.open_page(self.status)
         where = f"the page is at {url}" if url else "there is no page: see `yarnps status`"
         self._log(Log("page", where), time.time())
@@ -215,11 +207,11 @@ class Shell:
     async def _list_input(self) -> None:
         """Find the input, for the ledger or (xgboost) for the workers to share it."""
         if self.machine.training.course.ledger is not None:
-            self._imported.set()
+            self._opening.imported()
             return  # an earlier process has
         if self.config.block.data.train:
             await asyncio.to_thread(chores.import_readers, self.config)
-        self._imported.set()
+        self._opening.imported()
         found = await asyncio.to_thread(chores.find_input, self.config, self.job_dir)
         if isinstance(found, i.Listed):
             self.feed(dataclasses.replace(found, racks=await self._lookout.racks()))
@@ -271,9 +263,13 @@ class Shell:
         try:
             return self._take_in(event)
         except Exception as error:
-            self._failure = error
-            self._over.set()
+            self.fail(error)
             raise
+
+    def fail(self, error: Exception) -> None:
+        """This process cannot go on; see `run`."""
+        self._failure = self._failure or error
+        self._over.set()
 
     def _take_in(self, event: i.Input) -> list[Action]:
         now = time.time()
@@ -313,8 +309,7 @@ class Shell:
     def _log(self, log: Log, now: float) -> None:
         fields = {f.name: getattr(log, f.name) for f in dataclasses.fields(log)}
         self.events.add(Event(seq=0, time=now, **fields))
-        if log.kind == "first_push":
-            self._pushed.set()
+        self._opening.heard(log.kind)
 
     # ------------------------------------------------------------ the cluster
 
@@ -404,4 +399,4 @@ def _node_ports(shell: Shell) -> NodePorts:
         programs = shell.machine.programs
         return programs.round(group) if programs is not None else None
 
-    return NodePorts(shell.feed, shell.flush, usual)
+    return NodePorts(shell.feed, shell.flush, usual, shell.fail)

@@ -5,13 +5,12 @@ What nodes say is fed to the state machine, except for barriers that leave no tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from yarnps.am import inputs as i
 from yarnps.am.actions import Action, ClosePort, OpenPort, SendNode
-from yarnps.pslite.ports import Ports
-from yarnps.pslite.rounds import Rounds
 from yarnps.pslite.scheduler import Round
+from yarnps.pslite.van import Van
 from yarnps.pslite.wire import Address, Seat
 
 
@@ -25,7 +24,10 @@ class NodePorts:
     pause
         Called when all that had come is fed.
     usual
-        What a barrier of a group is for the state machine, if it leaves no trace.
+        What a barrier of a group is for the state machine, if it leaves no trace. Called in another
+        thread.
+    failed
+        Called with the error after which nothing more is heard.
     """
 
     def __init__(
@@ -33,22 +35,21 @@ class NodePorts:
         feed: Callable[[i.Input], object],
         pause: Callable[[], None],
         usual: Callable[[int], Round | None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._feed = feed
-        self._after_turn = pause
-        self._rounds = Rounds(usual, self._hear, self._send_all)
-        self._ports = Ports(self._rounds.heard, pause=self._pause, begun=lambda: self._rounds.begun)
+        self._van = Van(self._hear, failed, pause=pause, usual=usual)
 
     def run(self, action: Action) -> bool:
         """Carry out an action; False: it is none of ours."""
         if isinstance(action, SendNode):
             to = Address(action.host, action.port)
-            self._ports.send(Seat(action.role, action.rank), to, action.message)
+            self._van.send(Seat(action.role, action.rank), to, action.message)
         elif isinstance(action, OpenPort):
-            port = self._ports.open(Seat(action.role, action.rank))
+            port = self._van.open(Seat(action.role, action.rank))
             self._feed(i.PortOpened(action.role, action.rank, port))
         elif isinstance(action, ClosePort):
-            self._ports.close(Seat(action.role, action.rank))
+            self._van.close(Seat(action.role, action.rank))
         else:
             return False
         return True
@@ -57,20 +58,13 @@ class NodePorts:
         """Listen again on the ports that running nodes have been told of."""
         for seat, port in known:
             try:
-                self._ports.open(seat, port)
+                self._van.open(seat, port)
             except OSError as error:
                 self._feed(i.PortLost(*seat, str(error)))
 
     def stop(self) -> None:
         """Close all; what has been sent gets a moment to arrive."""
-        self._ports.stop()
-
-    def _pause(self) -> None:
-        self._rounds.pause()
-        self._after_turn()
+        self._van.stop()
 
     def _hear(self, seat: Seat, sender: bytes, message: bytes) -> None:
         self._feed(i.NodeSaid(*seat, sender, message))
-
-    def _send_all(self, nodes: Mapping[Seat, Address], message: bytes) -> None:
-        self._ports.send_all(nodes, message)

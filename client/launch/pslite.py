@@ -11,8 +11,8 @@ from yarnps.client.launch.meeting import Meeting, names
 from yarnps.client.launch.plan import Task, seats, task
 from yarnps.pslite import scheduler as ps
 from yarnps.pslite.barriers import Passed, Waiting
-from yarnps.pslite.ports import Ports
 from yarnps.pslite.scheduler import Scheduler
+from yarnps.pslite.van import Van
 from yarnps.pslite.wire import HALL, Address, Seat
 
 # The sentence about a barrier that is waited at comes first after this long, then ever more seldom.
@@ -28,7 +28,7 @@ class PsLite(Meeting):
         self._seats = seats(options)
         resend = {**self.environ, **options.env}.get("PS_RESEND", "0") not in ("", "0")
         self._scheduler = Scheduler(options.worker.count, options.server.count, resend=resend)
-        self._ports = Ports(self._heard)
+        self._van = Van(self._heard, self._failed)
         self._host = ""
         self._first_joined: float | None = None
         self._ended: list[Seat] = []
@@ -36,15 +36,15 @@ class PsLite(Meeting):
 
     async def open(self, host: str) -> None:
         self._host = host
-        self._scheduler.hall_opened(self._ports.open(HALL))
+        self._scheduler.hall_opened(self._van.open(HALL))
 
     def task(self, seat: Seat) -> Task:
-        here = Address(self._host, self._ports.open(seat))
+        here = Address(self._host, self._van.open(seat))
         self._scheduler.opened(seat, here)
         return task(self.options, seat, here, self.environ)
 
     async def close(self) -> None:
-        self._ports.stop()
+        self._van.stop()
 
     def ended_well(self, seat: Seat, left: Sequence[Seat]) -> None:
         early = seat.role == "server" and self._scheduler.complete
@@ -72,13 +72,16 @@ class PsLite(Meeting):
 
     # ------------------------------------------------------------ the scheduler
 
+    def _failed(self, error: Exception) -> None:
+        self.verdict.give(exits.FAILED, f"the scheduler hears nothing any more: {error}")
+
     def _heard(self, seat: Seat, sender: bytes, message: bytes) -> None:
         self._carry_out(self._scheduler.heard(seat, sender, message, time.monotonic()))
 
     def _carry_out(self, effects: Sequence[ps.Effect]) -> None:
         for effect in effects:
             if isinstance(effect, ps.Send):
-                self._ports.send(*effect)
+                self._van.send(*effect)
             elif isinstance(effect, ps.Joined):
                 self.say(f"{effect.seat} has registered from {effect.address}", debug=True)
                 self._first_joined = self._first_joined or time.monotonic()

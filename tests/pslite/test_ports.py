@@ -1,13 +1,12 @@
-"""Sockets of a scheduler, with nodes that are plain zmq sockets, and strangers that are none."""
+"""Sockets of a scheduler in their thread; nodes are plain zmq sockets, and strangers are none."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,8 +15,9 @@ import zmq
 from pslite_nodes import registration
 
 from yarnps.pslite import ports as pslite_ports
-from yarnps.pslite.ports import AT_ONCE, Ports
-from yarnps.pslite.wire import HALL, Address, Seat
+from yarnps.pslite.ports import AT_ONCE
+from yarnps.pslite.van import Van
+from yarnps.pslite.wire import Address, Seat
 
 W0, W1 = Seat("worker", 0), Seat("worker", 1)
 LIMIT_S = 10.0
@@ -28,7 +28,9 @@ class Listener:
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[tuple[Seat, bytes, bytes]] = asyncio.Queue()
-        self.ports = Ports(lambda *said: self.heard.put_nowait(said), "127.0.0.1")
+        self.failures: list[Exception] = []
+        hear = self.heard.put_nowait
+        self.ports = Van(lambda *said: hear(said), self.failures.append, "127.0.0.1")
 
     async def next(self) -> tuple[Seat, bytes, bytes]:
         return await asyncio.wait_for(self.heard.get(), LIMIT_S)
@@ -69,6 +71,7 @@ async def listener() -> AsyncIterator[Listener]:
     made = Listener()
     yield made
     made.ports.stop()
+    assert not made.failures
 
 
 @pytest.fixture
@@ -168,6 +171,13 @@ async def test_who_says_nothing_is_cut_off(
     assert await listener.next() == (W0, b"", b"")
 
 
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+
+
 def until_closed(plain: socket.socket) -> None:
     """Read until the other end has closed the connection."""
     with suppress(ConnectionError):
@@ -200,10 +210,7 @@ async def test_a_node_hears_after_someone_else_had_its_port(
             stranger.settimeout(LIMIT_S)
             stranger.sendall(STRANGERS["almost ZeroMQ"])
             await asyncio.to_thread(until_closed, stranger)
-    deadline = time.monotonic() + LIMIT_S
-    while f"worker 0 is not what listens at {to}" not in caplog.text:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0)
+    await until(lambda: f"worker 0 is not what listens at {to}" in caplog.text)
     router = nodes.router()
     router.bind(f"tcp://{to}")
     listener.ports.send(W0, to, b"to the node")
@@ -214,44 +221,5 @@ async def test_a_way_that_cannot_be_is_named(
     listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener.ports.send(W0, Address("no host", 9), b"one")
+    await until(lambda: "a message to worker 0 is lost" in caplog.text)
     assert "no connection to worker 0 at no host:9" in caplog.text
-    assert "a message to worker 0 is lost" in caplog.text
-
-
-async def test_what_comes_together_is_heard_before_the_pause(nodes: Nodes) -> None:
-    heard: list[bytes] = []
-    at_pauses: list[int] = []
-    done = asyncio.Event()
-
-    def pause() -> None:
-        at_pauses.append(len(heard))
-        if heard:
-            done.set()
-
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    node = nodes.dealer(port)
-    for number in range(3):
-        node.send(b"%d" % number)  # nobody listens yet, so that they come at once
-    ports = Ports(lambda *said: heard.append(said[2]), "127.0.0.1", pause)
-    ports.open(W0, port)
-    await asyncio.wait_for(done.wait(), LIMIT_S)
-    ports.stop()
-    assert heard == [b"0", b"1", b"2"]
-    assert {*at_pauses} <= {0, 3}
-
-
-async def test_zmqs_thread_is_free_when_nobody_speaks(
-    listener: Listener, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pslite_ports, "TURN_S", 0.0005)  # any turn in which something comes is full
-    node = nodes.dealer(listener.ports.open(HALL), b"ps9")
-    for _ in range(10):
-        for _ in range(20):
-            node.send(b"word")
-        for _ in range(20):
-            await listener.next()
-        await asyncio.sleep(0.02)
-    everywhere = os.sched_getaffinity(0)
-    threads = [int(name) for name in os.listdir("/proc/self/task")]
-    assert {len(os.sched_getaffinity(thread)) for thread in threads} == {len(everywhere)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping
 
@@ -100,6 +101,63 @@ def test_what_is_out_of_the_ordinary_is_told_at_once(what: str, port: Port) -> N
     ODD[what](port)
     assert port.told
     assert port.whole == 0
+
+
+def test_what_becomes_odd_before_its_last_word_is_told(port: Port) -> None:
+    port.wait_at(WORKER_GROUP, W0, W1)
+    port.world.scheduler.ended(S0, well=False, now=1.0)
+    assert port.told == []
+    port.wait_at(WORKER_GROUP, W2)
+    assert (port.told, port.whole) == ([W0.name, W1.name, W2.name], 0)
+    assert port.world.released() == [W0, W1, W2]
+
+
+def test_two_groups_at_once(port: Port) -> None:
+    port.wait_at(WORKER_GROUP, W0)
+    port.wait_at(WORKER_GROUP + SERVER_GROUP, W1)
+    port.wait_at(WORKER_GROUP, W2)
+    assert (len(port.told), port.whole, port.world.released()) == (3, 0, [])
+
+
+def test_groups_in_turns_are_usual(port: Port) -> None:
+    all_but_the_scheduler = WORKER_GROUP + SERVER_GROUP
+    port.wait_at(all_but_the_scheduler, S0, W0, W1, W2)
+    told = len(port.told)
+    for _ in range(3):
+        port.wait_at(WORKER_GROUP, W0, W1, W2)
+        port.wait_at(all_but_the_scheduler, W0, W1, W2, S0)
+    assert (len(port.told), port.whole) == (told, 6)
+
+
+def test_words_that_change_nothing_leave_it_usual(port: Port) -> None:
+    port.rounds.heard(W0, W0.name, heartbeat(W0, 7))
+    port.rounds.heard(W0, b"somebody", barrier(WORKER_GROUP, 8))
+    port.rounds.heard(HALL, b"a stranger", b"?")
+    assert len(port.told) == 3
+    port.wait_at(WORKER_GROUP, W0, W1, W2)
+    assert (len(port.told), port.whole) == (3, 1)
+
+
+def test_one_of_everyone_is_never_usual() -> None:
+    """The thread would end the program's, of which the scheduler has to know."""
+    world = World(2, 1)
+    world.start()
+    assert world.scheduler.round(EVERYONE) is None
+    world.wait_at(EVERYONE, *world.seats)
+    assert world.scheduler.round(EVERYONE) is None
+    assert world.scheduler.may_leave(S0)
+
+
+def test_a_new_process_or_a_restored_state_is_not_usual(port: Port) -> None:
+    scheduler = port.world.scheduler
+    snapshot = json.loads(json.dumps(scheduler.snapshot()))
+    assert scheduler.round(WORKER_GROUP)
+    scheduler.restore(snapshot)
+    assert scheduler.round(WORKER_GROUP) is None
+    port.wait_at(WORKER_GROUP, W0, W1, W2)
+    assert scheduler.round(WORKER_GROUP)
+    scheduler.opened(W1, Address("10.0.0.1", 1))
+    assert scheduler.round(WORKER_GROUP) is None
 
 
 def test_there_are_none_where_words_may_come_twice() -> None:

@@ -66,6 +66,9 @@ def _by_session(leaders: list[int]) -> dict[int, tuple[int, int]]:
         if not entry.name.isdigit():
             continue
         try:
+            # A node has many processes, and to ask this of all takes less than to read of all.
+            if os.getsid(int(entry.name)) not in leaders:
+                continue
             with open(f"/proc/{entry.name}/stat", "rb") as f:
                 stat = f.read()
         except OSError:  # gone meanwhile

@@ -52,10 +52,6 @@ class Barriers:
         """The seats that are in a group."""
         return self._groups.get(group, ())
 
-    def has_begun(self, group: int) -> bool:
-        """Whether somebody waits at the barrier of a group."""
-        return bool(self._present.get(group))
-
     def come(self, seat: Seat, group: int, now: float) -> list[Over]:
         """A seat that is in the group waits there; what is over then."""
         present = self._present.setdefault(group, {})

@@ -1,4 +1,4 @@
-"""Two threads on one core for a while, when each waits for what the other does.
+"""Threads on one core for a while, when each waits for what the other does.
 
 A message comes in by ZeroMQ's thread, which wakes up ours, and goes out the other way round. To
 wake up a thread on another core takes longer than either has to do, above all on a virtual machine.
@@ -11,13 +11,16 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-# After so long the core is chosen anew: others may have come to it.
+# They have to be busy with each other for so long before they are kept together …
+KEEP_AFTER_S = 0.002
+# … and idle for so long before they are free again.
+FREE_AFTER_S = 0.01
+# After so long they are free for KEEP_AFTER_S: others may have come to their core.
 ANEW_S = 1.0
 
 _TASKS = Path("/proc/self/task")
@@ -28,8 +31,8 @@ _CORE = 36
 class OneCore:
     """Keeps the caller's thread and others together.
 
-    The caller's is kept only in `held`: what it starts would stay on that core for ever. So it
-    starts nothing there. The others, which start nothing at all, stay until `release`.
+    What a thread starts stays where it stays itself. So this is for threads that, while they are
+    busy, start nothing.
 
     Parameters
     ----------
@@ -39,66 +42,69 @@ class OneCore:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._others: dict[int, set[int]] = {}  # those that are kept, and where they may else run
-        self._core = 0
-        self._since = 0.0
+        self._kept: dict[int, set[int]] = {}  # threads, and where they may else run
+        self._since = 0.0  # since when they have been busy, or kept
+        self._busy = 0.0  # when they were, at last
         self._refused = False
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """All are on one core. Where that is not possible, everything goes on without."""
-        mine = self._hold_mine()
-        try:
-            yield
-        finally:
-            if mine:
-                self._let_go(0, mine)
+    @property
+    def kept(self) -> bool:
+        """Whether they are together, so that somebody has to look whether they are idle."""
+        return bool(self._kept)
 
-    def release(self) -> None:
-        """The others may run where they could before."""
-        others, self._others = self._others, {}
-        for thread, cores in others.items():
-            self._let_go(thread, cores)
+    def busy(self) -> None:
+        """They are, with each other."""
+        now = time.monotonic()
+        if now - self._busy > FREE_AFTER_S:
+            self._since = now
+        self._busy = now
+        if self._kept and now - self._since > ANEW_S:
+            self._free()
+            self._since = now
+        elif not self._kept and now - self._since > KEEP_AFTER_S and not self._refused:
+            self._keep()
+            self._since = now
 
-    def _let_go(self, thread: int, cores: set[int]) -> None:
-        try:
-            os.sched_setaffinity(thread, cores)
-        except OSError as error:  # as when the container's cores have changed meanwhile
-            self._refused = True
-            logger.warning("a thread stays on core %d: %s", self._core, error)
+    def idle(self) -> None:
+        """They have nothing to do for now; in the end they may run where they could before."""
+        if time.monotonic() - self._busy >= FREE_AFTER_S:
+            self._free()
 
-    def _hold_mine(self) -> set[int]:
-        """Where this thread may run but for this; empty: it is not held."""
-        if self._refused:
-            return set()
+    def _free(self) -> None:
+        kept, self._kept = self._kept, {}
+        for thread, cores in kept.items():
+            try:
+                os.sched_setaffinity(thread, cores)
+            except ProcessLookupError:
+                continue  # it has ended
+            except OSError as error:  # as when the container's cores have changed meanwhile
+                self._refused = True
+                logger.warning("a thread stays on one core: %s", error)
+
+    def _keep(self) -> None:
+        """Where that is not possible, everything goes on without."""
+        mine = threading.get_native_id()
         try:
-            if self._others and time.monotonic() - self._since > ANEW_S:
-                self.release()
-            if not self._others:
-                self._hold_others()
-            if not self._others:
-                return set()
-            cores = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, {self._core})
-            return cores
+            others = _named(self._name)
+            if not others:
+                self._refused = True  # alone there is nothing to gain
+                return
+            core = _core_of(mine)
+            for thread in [mine, *others]:
+                cores = os.sched_getaffinity(thread)
+                os.sched_setaffinity(thread, {core})
+                self._kept[thread] = cores
         except OSError as error:
             self._refused = True
             logger.info("threads are not kept on one core: %s", error)
-            return set()
-
-    def _hold_others(self) -> None:
-        self._core, self._since = _core_of(threading.get_native_id()), time.monotonic()
-        for thread in _named(self._name):
-            cores = os.sched_getaffinity(thread)
-            os.sched_setaffinity(thread, {self._core})
-            self._others[thread] = cores
+            self._free()
 
 
 def _named(name: str) -> list[int]:
     found = []
     for task in _TASKS.iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            if (task / "comm").read_text().strip() == name:
+            if (task / "comm").read_bytes().strip() == name.encode():
                 found.append(int(task.name))
     return found
 

@@ -1,26 +1,22 @@
 """The scheduler's sockets: a port for every seat and one for all, and a way to every node.
 
-Runs on an asyncio loop, and in its thread only. All sockets are watched together: what has come to
-any of them is taken in at once, so that a barrier of many nodes costs the loop few turns.
+All are used in one thread (`yarnps.pslite.van`), and watched together.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import os
 import resource
 import select
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sized
 from functools import partial
 from typing import NamedTuple
 
 import zmq
 
-from yarnps.pslite.one_core import OneCore
 from yarnps.pslite.wire import HALL, SCHEDULER_NAME, Address, Seat
 
 logger = logging.getLogger(__name__)
@@ -36,10 +32,9 @@ LARGEST_MESSAGE = 1 << 20
 # Messages of one port that are read before other ports have their turn.
 AT_ONCE = 100
 # Nodes come to a barrier one soon after the other. After a message the next one is waited for so
-# long, for the loop takes longer to come back here than most of them take to come (1 ms is the
-# least that epoll and ZeroMQ can wait) …
+# long (it is the least that epoll and ZeroMQ can wait) …
 PATIENCE_MS = 1
-# … and then others on the loop have their turn.
+# … and for so long in all: then other ports have their turn, and orders are carried out.
 TURN_S = 0.02
 # As numbers: what is done for every message is not to go through pyzmq's enumerations.
 EVENTS, RCVMORE, POLLIN, POLLOUT, NOBLOCK = map(
@@ -63,7 +58,6 @@ class _Ear:
 
     def __init__(self, router: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
         self.router, self.monitor = router, monitor
-        self.closed = False
         # pyzmq looks a socket's attributes up in a long way, and these are used for every message.
         self.get, self.receive = router.getsockopt, router.recv
 
@@ -77,7 +71,7 @@ class _Mouth(NamedTuple):
 
 
 class Ports:
-    """See the module's text.
+    """See the module's text. It may be made in another thread than the one that uses it.
 
     Parameters
     ----------
@@ -86,24 +80,16 @@ class Ports:
         message's head. Of a connection that was not ZeroMQ's, both are empty.
     host
         The address to listen on.
-    pause
-        Called when nothing more comes for a moment, or others on the loop have their turn.
-    begun
-        Whether what has come is a part of something that had better be whole before that.
+    orders
+        What else there is to do in this thread: as soon as there is something, a turn ends.
     """
 
-    def __init__(
-        self,
-        heard: Heard,
-        host: str = "0.0.0.0",
-        pause: Callable[[], None] | None = None,
-        begun: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, heard: Heard, host: str = "0.0.0.0", orders: Sized = ()) -> None:
         self._heard = heard
         self._host = host
-        self._pause = pause
-        self._begun = begun
+        self._orders = orders
         number = next(_contexts)
+        self.io_thread = f"{number}/ZMQbg/IO/0"  # its name
         self._context = zmq.Context(io_threads=1)
         self._context.set(zmq.THREAD_NAME_PREFIX, number)
         self._context.set(zmq.MAX_SOCKETS, SOCKETS)
@@ -116,13 +102,8 @@ class Ports:
         self._numbers = itertools.count()
         self._by_fd: dict[int, Callable[[], bool]] = {}
         self._unread: set[int] = set()
-        self._soon: asyncio.Handle | None = None
-        self._end = 0.0  # of this turn
-        self._full = False  # the turn before it was not long enough
-        self._one_core = OneCore(f"{number}/ZMQbg/IO/0")
+        self._end = 0.0  # of this turn; while it waits for the first message, of the one before
         self._epoll = select.epoll()
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._epoll.fileno(), self._turn)
         _allow_many_sockets()
 
     def open(self, seat: Seat, port: int = 0) -> int:
@@ -172,7 +153,6 @@ class Ports:
         ear = self._ears.pop(seat, None)
         if ear is None:
             return
-        ear.closed = True
         for made in (ear.router, ear.monitor):
             self._forget(made)
             made.close(0)
@@ -226,58 +206,37 @@ class Ports:
             self._close_port(seat)
         for seat in [*self._mouths]:
             self._close_way(seat, LINGER_MS)
-        self._no_turn()
-        self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
         self._context.term()
 
     # ------------------------------------------------------------ what has come
 
-    def _turn(self) -> None:
-        """Take in what has come, until there is nothing more."""
-        self._no_turn()
-        self._end = time.monotonic() + TURN_S
-        try:
-            with self._one_core.held() if self._full else nullcontext():
-                self._take_all()
-        finally:
-            # One that came to its end when nothing more came may have no next one.
-            self._full = time.monotonic() >= self._end and bool(self._unread)
-            if not self._full:
-                self._one_core.release()
-            if self._unread:
-                self._turn_soon()
-        if self._pause is not None and not self._epoll.closed:
-            self._pause()
+    def turn(self, wait_s: float) -> bool:
+        """Take in what comes, if anything does within some time, and what comes soon after it.
 
-    def _take_all(self) -> None:
-        patience_s = 0.0
-        while self._take(patience_s) and not self._is_over():
-            patience_s = PATIENCE_MS / 1000
+        Returns
+        -------
+        Whether there was a pause; False: its time was over, or there are orders.
+        """
+        if not self._take(wait_s):
+            return True
+        self._end = time.monotonic() + TURN_S
+        while not self._is_over():
+            if not self._take(PATIENCE_MS / 1000):
+                return True
+        return False
 
     def _is_over(self) -> bool:
-        left_s = self._end - time.monotonic()
-        return left_s <= 0 and (left_s <= -TURN_S or not self._begun())
-
-    def _turn_soon(self) -> None:
-        self._no_turn()
-        self._soon = self._loop.call_soon(self._turn)
-
-    def _no_turn(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
+        return bool(self._orders) or time.monotonic() >= self._end
 
     def _take(self, timeout_s: float) -> bool:
         """Take in what has come; False: nothing has."""
-        if self._epoll.closed:
-            return False  # what came led to the end
         unread, by_fd = self._unread, self._by_fd
         # ZeroMQ tells once of what has come, so it has to be remembered until all is read.
         unread.update([fd for fd, _ in self._epoll.poll(0 if unread else timeout_s)])
         ready = [*unread]
         for fd in ready:
-            read = by_fd.get(fd)  # None: closed by what another one's message has led to
+            read = by_fd.get(fd)  # None: a way that was closed when another one was read
             if read is None or read():
                 unread.discard(fd)
         return bool(ready)
@@ -286,7 +245,7 @@ class Ports:
         """Take in what has come to a port; whether that is all."""
         get, receive, heard = ear.get, ear.receive, self._heard
         for _ in range(AT_ONCE):
-            if ear.closed or not int(get(EVENTS)) & POLLIN:
+            if not int(get(EVENTS)) & POLLIN:
                 return True
             sender = receive(NOBLOCK)
             message = receive(NOBLOCK)
@@ -298,11 +257,11 @@ class Ports:
     def _read_and_wait(self, seat: Seat, ear: _Ear) -> bool:
         """The same, and what comes soon after it: to wait here takes less than to look at all."""
         get, receive, heard = ear.get, ear.receive, self._heard
-        now, end, let_others = time.monotonic, self._end, os.sched_yield
-        if ear.closed or not int(get(EVENTS)) & POLLIN:
+        now, end, orders, let_others = time.monotonic, self._end, self._orders, os.sched_yield
+        if not int(get(EVENTS)) & POLLIN:
             return True
         try:
-            while now() < end or not self._is_over():
+            while now() < end and not orders:
                 sender = receive()
                 message = receive()
                 while get(RCVMORE):
@@ -310,15 +269,13 @@ class Ports:
                 heard(seat, sender, message)
                 # Those that have still to come may need this core to do so.
                 let_others()
-                if ear.closed:
-                    return True
         except zmq.Again:
             return True
         return False
 
     def _read_monitor(self, seat: Seat, monitor: zmq.Socket[bytes]) -> bool:
         for _ in range(AT_ONCE):
-            if monitor.closed or not int(monitor.getsockopt(EVENTS)) & POLLIN:
+            if not int(monitor.getsockopt(EVENTS)) & POLLIN:
                 return True
             monitor.recv_multipart(NOBLOCK)
             self._heard(seat, b"", b"")
@@ -333,13 +290,16 @@ class Ports:
 
     # ------------------------------------------------------------ sockets
 
-    def _watch(self, made: zmq.Socket[bytes], read: Callable[[], bool]) -> None:
-        fd = _descriptor(made)
+    def watch(self, fd: int, read: Callable[[], bool]) -> None:
+        """Something else that is read when it is readable; `read` tells whether that was all."""
         self._epoll.register(fd, select.EPOLLIN)
         self._by_fd[fd] = read
+
+    def _watch(self, made: zmq.Socket[bytes], read: Callable[[], bool]) -> None:
+        fd = _descriptor(made)
+        self.watch(fd, read)
         # ZeroMQ may have told already, when the socket was made.
         self._unread.add(fd)
-        self._turn_soon()
 
     def _forget(self, made: zmq.Socket[bytes]) -> None:
         fd = _descriptor(made)

@@ -51,6 +51,9 @@ class Rounds:
             return
         words[sender] = port, message
         if len(words) == len(usual.ports):
+            if self._usual(group) is not usual:
+                self.pause()
+                return
             words.clear()
             self._send_all(usual.nodes, usual.over)
 

@@ -20,16 +20,15 @@ died, stays at its own port: in the hall nobody could tell the two apart.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from yarnps.pslite import wire
 from yarnps.pslite import wire_pb2 as pb
 from yarnps.pslite.barriers import Barriers, Over, Passed, Waiting
+from yarnps.pslite.node import Node
 from yarnps.pslite.wire import HALL, Address, Command, Listed, Seat
 
-# Messages of a node that are remembered, to know one that comes twice (PS_RESEND).
-REMEMBERED = 256
 # So many refusals are told for one seat; who sends garbage sends a lot of it.
 REFUSALS_TOLD = 5
 
@@ -76,24 +75,6 @@ class Refused(NamedTuple):
 Effect = Send | Joined | Complete | Passed | Refused
 
 
-@dataclass
-class _Node:
-    """Who sits in a seat."""
-
-    here: Address | None = None  # where it finds the scheduler; None: no process has been started
-    host: str = ""  # that it has to have; empty: any
-    address: Address | None = None  # where it listens, once it has registered
-    apart: bool = False  # it speaks at its own port, even when there is a hall
-    again: bool = False  # in the place of one that died when all had met
-    recovered: bool = False  # it is told so: its program is past what it does at its start
-    alone: bool = False  # its next barrier of everyone is its own
-    ended_well: bool = False
-    everyone: int = 0  # barriers of everyone that it has passed
-    workers: int = 0  # barriers of the workers that it has passed
-    seen: dict[int, None] = field(default_factory=dict)  # timestamps of messages, the oldest first
-    refusals: int = 0
-
-
 class Scheduler:
     """See the module's text.
 
@@ -109,13 +90,13 @@ class Scheduler:
         self._resend = resend
         seats = [Seat("server", rank) for rank in range(servers)]
         seats += [Seat("worker", rank) for rank in range(workers)]
-        self._nodes = {seat: _Node() for seat in seats}
+        self._nodes = {seat: Node() for seat in seats}
         self._by_name = {seat.name: seat for seat in seats}
         self._hall: int | None = None  # its port
         self._strangers = 0  # refusals in the hall
         self._barriers = Barriers(seats)
         self._timestamp = 0
-        self._rounds: dict[int, Round | None] = {}  # of groups; until something is told or heard
+        self._rounds: dict[int, Round] = {}  # of groups, while nothing is out of the ordinary
         self.complete = False
 
     # ------------------------------------------------------------ what the owner tells
@@ -147,7 +128,7 @@ class Scheduler:
         # recovery leaves that out: so it is one only when it has been there before.
         again = self.complete and (old.everyone > 0 or old.again)
         recovered = again and (old.workers > 0 or old.recovered)
-        self._nodes[seat] = _Node(
+        self._nodes[seat] = Node(
             here, host, apart=self.complete, again=again, recovered=recovered, alone=again
         )
 
@@ -184,7 +165,6 @@ class Scheduler:
 
         Of a connection that was not ZeroMQ's, both are empty.
         """
-        self._rounds.clear()
         if seat == HALL:
             known = self._by_name.get(sender)
             if known is None:
@@ -199,6 +179,7 @@ class Scheduler:
         control = meta.control
         command = control.cmd
         if command == Command.ADD_NODE:
+            self._rounds.clear()
             return self._register(seat, meta)
         if sender != seat.name:
             return self._refuse(seat, f"a node that calls itself {sender!r} has spoken on its port")
@@ -211,7 +192,8 @@ class Scheduler:
         if command == Command.HEARTBEAT:
             answer = wire.heartbeat_answer(self._here(node), self._next_timestamp())
             return [*out, Send(seat, node.address, answer)]
-        if command == Command.BARRIER and meta.request and _is_new(meta.timestamp, node.seen):
+        if command == Command.BARRIER and meta.request and node.is_new(meta.timestamp):
+            self._rounds.pop(control.barrier_group, None)
             out += self._at_barrier(seat, control.barrier_group, now)
         return out
 
@@ -235,7 +217,7 @@ class Scheduler:
             out.append(Complete())
         return out
 
-    def _objection(self, seat: Seat, node: _Node, said: pb.Node, address: Address) -> str:
+    def _objection(self, seat: Seat, node: Node, said: pb.Node, address: Address) -> str:
         """Why a registration is not that of the seat's own process; empty: it is."""
         role = wire.role_of(said)
         if node.here is None:
@@ -270,7 +252,7 @@ class Scheduler:
         message = wire.node_list(listed, self._here(receiver), self._next_timestamp())
         return Send(to, receiver.address, message)
 
-    def _here(self, node: _Node) -> Address:
+    def _here(self, node: Node) -> Address:
         """Where a node that has the list finds the scheduler."""
         assert node.here is not None
         if self._hall is None or node.apart:
@@ -284,33 +266,29 @@ class Scheduler:
     # ------------------------------------------------------------ barriers
 
     def round(self, group: int) -> Round | None:
-        """What a barrier of a group is, if all who are in it come with nothing in between.
+        """What the next barrier of a group is, if all who are in it come with nothing in between.
 
         It leaves no trace: nobody waits before it, and nobody after it. So whoever has got the
         words of all its nodes can end it, and has no need to tell. None: every word is to be
-        `heard`, for one of its nodes has ended, is new or waits already, or words may come twice.
+        `heard`, for somebody waits there, has come, has gone or has ended since the group's last
+        barrier, or it is never usual. May be asked in any thread.
         """
-        if group not in self._rounds:
-            seats = self._barriers.members(group) if self._has_rounds(group) else ()
-            usual = seats and all(self._is_settled(seat, group) for seat in seats)
-            self._rounds[group] = self._round_of(seats, group) if usual else None
-        return self._rounds[group]
+        return self._rounds.get(group)
+
+    def _find_round(self, group: int) -> None:
+        """A barrier of the group has just ended, and the next one may be like it.
+
+        One of everyone is the start or the end of programs. With resending, words may come twice.
+        """
+        seats = self._barriers.members(group)
+        gone = any(self._nodes[seat].ended_well for seat in seats)
+        if group != wire.EVERYONE and not self._resend and not gone:
+            self._rounds[group] = self._round_of(seats, group)
 
     def _round_of(self, seats: Iterable[Seat], group: int) -> Round:
         ports = {seat.name: self._port_of(seat) for seat in seats}
         nodes = {seat: n.address for seat in seats if (n := self._nodes[seat]).address}
         return Round(ports, nodes, wire.barrier_over(group, self._timestamp))
-
-    def _has_rounds(self, group: int) -> bool:
-        """Those of everyone are the start and the end of programs: not one of them is usual."""
-        usual = self.complete and not self._resend and group != wire.EVERYONE
-        return usual and not self._barriers.has_begun(group)
-
-    def _is_settled(self, seat: Seat, group: int) -> bool:
-        """Whether one more barrier of the group says nothing new about a node."""
-        node = self._nodes[seat]
-        here = node.here is not None and node.address is not None and not node.ended_well
-        return here and bool(node.seen) and (node.workers > 0 or group != wire.WORKER_GROUP)
 
     def _at_barrier(self, seat: Seat, group: int, now: float) -> list[Effect]:
         if seat not in self._barriers.members(group):
@@ -331,9 +309,9 @@ class Scheduler:
             message = wire.barrier_over(passed.group, self._next_timestamp())
             out += [self._send(seat, message) for seat in present]
             for seat in present:
-                self._nodes[seat].everyone += passed.group == wire.EVERYONE
-                self._nodes[seat].workers += passed.group == wire.WORKER_GROUP
+                self._nodes[seat].has_passed(passed.group)
             out.append(passed)
+            self._find_round(passed.group)
         return out
 
     def _send(self, seat: Seat, message: bytes) -> Send:
@@ -415,26 +393,9 @@ class Scheduler:
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over the state of a snapshot."""
-        self._nodes = {Seat(role, rank): _node(node) for role, rank, node in data["nodes"]}
+        self._nodes = {Seat(role, rank): Node.restored(node) for role, rank, node in data["nodes"]}
         ended_well = [seat for seat, node in self._nodes.items() if node.ended_well]
         self._barriers.restore(data["barriers"], ended_well)
         self._timestamp, self.complete = data["timestamp"], data["complete"]
         self._hall, self._strangers = data["hall"], data["strangers"]
         self._rounds.clear()
-
-
-def _is_new(timestamp: int, seen: dict[int, None]) -> bool:
-    """Whether a message has not come before; it is remembered."""
-    if timestamp in seen:
-        return False
-    seen[timestamp] = None
-    if len(seen) > REMEMBERED:
-        del seen[next(iter(seen))]
-    return True
-
-
-def _node(data: Mapping[str, Any]) -> _Node:
-    """A node as it was before JSON has made texts of its numbers, and lists of its addresses."""
-    addresses = {name: data[name] and Address(*data[name]) for name in ("here", "address")}
-    seen = {int(timestamp): None for timestamp in data["seen"]}
-    return _Node(**{**data, **addresses, "seen": seen})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import random
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -259,6 +260,8 @@ class World:
         self.whole_rounds = 0
         self.deaf = False  # what comes to its ports is lost: it is about to die
         self.machine = JobMachine(config, self.now)
+        # Words that the thread of the ports has read, and the machine has still to hear.
+        self.said: deque[tuple[int, Seat, bytes, bytes]] = deque()
         self.rounds = Rounds(self._usual, self._hear, self._send_all)
         self.feed(i.Started(nodes=3))
         self.later(TICK_S, self.tick)
@@ -307,9 +310,6 @@ class World:
     # ------------------------------------------------------------ the ApplicationMaster
 
     def feed(self, event: i.Input) -> None:
-        # What nodes say is gathered for one turn, and no other input comes within one.
-        if not isinstance(event, i.NodeSaid):
-            self.rounds.pause()
         actions = self.machine.handle(event, self.now)
         if durable(event, actions):
             self.journal.append(i.record(event, self.now).decode())
@@ -332,6 +332,7 @@ class World:
             self.ports[port] = Seat(action.role, action.rank)
             self.feed(i.PortOpened(action.role, action.rank, port))
         elif isinstance(action, ClosePort):
+            self.rounds.pause()
             seat = Seat(action.role, action.rank)
             self.ports = {port: s for port, s in self.ports.items() if s != seat}
         elif isinstance(action, SendNode):
@@ -366,8 +367,7 @@ class World:
             self.later(0.5, self.arrives, port, sender, message)
         elif port in self.ports:
             self.rounds.heard(self.ports[port], sender, message)
-            if self.random.random() < 0.5:
-                self.rounds.pause()
+            self.later(self.uniform(0.0, 0.002), self.rounds.pause)
 
     def send(self, seat: Seat, to: Address, message: bytes) -> None:
         node = self.nodes[to.port]
@@ -375,10 +375,21 @@ class World:
         self.later(0.01, node.hear, message)
 
     def _usual(self, group: int) -> Round | None:
-        return self.machine.programs.round(group) if self.machine.programs is not None else None
+        assert self.machine.programs is not None
+        return self.machine.programs.round(group) if not self.said else None
 
     def _hear(self, seat: Seat, sender: bytes, message: bytes) -> None:
-        self.feed(i.NodeSaid(*seat, sender, message))
+        (port,) = [port for port, at in self.ports.items() if at == seat]
+        self.said.append((port, seat, sender, message))
+        self.later(self.uniform(0.0, 0.002), self.deliver)
+
+    def deliver(self) -> None:
+        """The machine hears what has come to ports that are still open."""
+        while self.said:
+            port, seat, sender, message = self.said[0]
+            if port in self.ports:
+                self.feed(i.NodeSaid(*seat, sender, message))
+            self.said.popleft()
 
     def _send_all(self, nodes: Mapping[Seat, Address], message: bytes) -> None:
         self.whole_rounds += 1
@@ -421,6 +432,7 @@ class World:
 
     def am_dies(self) -> None:
         self.rounds.pause()
+        self.deliver()
         self.am_alive = False
         for box in self.boxes.values():
             box.connected = False

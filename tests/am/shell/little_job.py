@@ -12,15 +12,19 @@ from yarnps.spec import load
 
 
 def config(folder: Path, **block: Any) -> Config:
-    """One server and one worker, whose input, job directory and model are in `folder`."""
+    """One server and one worker, whose input, job directory and model are in `folder`.
+
+    `data=None`: without input.
+    """
     size = {"memory": "1 GiB", "vcores": 1}
+    given = {"data": {"train": f"{folder}/in/*", "format": "libsvm"}, **block}
     document = {
         "name": "little",
         "services": {
             "server": {"instances": 1, "resources": size},
             "worker": {"instances": 1, "resources": size, "script": "python train.py"},
         },
-        "yarnps": {"data": {"train": f"{folder}/in/*", "format": "libsvm"}, **block},
+        "yarnps": {key: value for key, value in given.items() if value is not None},
     }
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump(document))

@@ -88,9 +88,9 @@ class QuietCluster:
 class Life:
     """One process of the ApplicationMaster, in this one."""
 
-    def __init__(self, folder: Path, cluster: QuietCluster | None = None) -> None:
+    def __init__(self, folder: Path, cluster: QuietCluster | None = None, **block: Any) -> None:
         self.cluster = cluster or QuietCluster()
-        self.config = config(folder)
+        self.config = config(folder, **block)
         self.job_dir = JobDir(self.config.job_dir)
         self.job_dir.create()
         am = folder / "am"

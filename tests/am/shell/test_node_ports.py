@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
-from shell_world import until
+from shell_world import Life, until
 
 from yarnps.am import inputs as i
-from yarnps.am.actions import OpenPort, SendNode
+from yarnps.am.actions import ClosePort, OpenPort, SendNode
 from yarnps.am.shell.node_ports import NodePorts
 from yarnps.pslite import wire_pb2 as ps
+from yarnps.pslite.ports import Ports
 from yarnps.pslite.scheduler import Scheduler, Send
 from yarnps.pslite.wire import EVERYONE, HALL, WORKER_GROUP, Address, Command, Seat
 
@@ -36,10 +39,10 @@ class Job:
 
     def __init__(self) -> None:
         self.fed: list[bytes] = []  # whose words were fed
-        self.pauses = 0
         self.fed_at_pause = 0
+        self.lost: list[i.PortLost] = []
         self.scheduler = Scheduler(len(WORKERS), 0)
-        self.ports = NodePorts(self._feed, self._pause, self._usual)
+        self.ports = NodePorts(self._feed, self._pause, self.scheduler.round, self._failed)
         self.ports.run(OpenPort(*HALL))
         self._context = zmq.Context()
         self.speak = [self._socket(zmq.DEALER, seat.name) for seat in WORKERS]
@@ -59,11 +62,10 @@ class Job:
             self._hear(HALL, seat.name, barrier(2))
         self.fed.clear()
 
-    def _usual(self, group: int) -> Any:
-        return self.scheduler.round(group)
-
     def _feed(self, event: i.Input) -> None:
-        if isinstance(event, i.PortOpened):
+        if isinstance(event, i.PortLost):
+            self.lost.append(event)
+        elif isinstance(event, i.PortOpened):
             self.port = event.port
             self.scheduler.hall_opened(event.port)
         else:
@@ -76,8 +78,10 @@ class Job:
             if isinstance(effect, Send):
                 self.ports.run(SendNode(*effect.seat, *effect.to, effect.message))
 
+    def _failed(self, error: Exception) -> None:
+        raise error
+
     def _pause(self) -> None:
-        self.pauses += 1
         self.fed_at_pause = len(self.fed)
 
     def _socket(self, kind: int, name: bytes = b"") -> Any:
@@ -117,7 +121,6 @@ async def test_whole_barriers_are_answered_and_not_fed(job: Job) -> None:
         for made in job.speak:
             made.send(barrier(10 + number))
         await job.released()
-    assert job.pauses > 0
     assert len(job.fed) < 300, "on a crowded machine some are not whole in one turn, but not all"
     assert len(job.fed) % 3 == 0
 
@@ -126,10 +129,45 @@ async def test_one_that_is_not_whole_is_fed_when_nothing_more_comes(job: Job) ->
     job.speak[2].send(barrier(10))
     await until(lambda: job.fed)
     assert job.fed == [WORKERS[2].name]
-    assert job.fed_at_pause == 1, "what is fed is in the journal at the pause"
+    await until(lambda: job.fed_at_pause == 1)  # then it is in the journal
     (waiting,) = job.scheduler.waiting()
     assert waiting.missing == (WORKERS[0], WORKERS[1])
     for made in job.speak[:2]:
         made.send(barrier(10))
     await job.released()
     assert set(job.fed) == {seat.name for seat in WORKERS}
+
+
+async def test_a_port_that_is_closed_is_free(job: Job) -> None:
+    job.ports.run(ClosePort(*HALL))
+
+    def is_free() -> bool:
+        with socket.socket() as tried:
+            return tried.connect_ex((HERE, job.port)) != 0
+
+    await until(is_free)
+
+
+async def test_a_port_that_cannot_be_had_again_is_told(job: Job) -> None:
+    with socket.create_server((HERE, 0)) as taken:
+        port = taken.getsockname()[1]
+        job.ports.reopen([(WORKERS[0], port), (WORKERS[1], 0)])
+    (lost,) = job.lost
+    assert (lost.role, lost.rank) == WORKERS[0]
+    assert f"port {port} of worker 0" in lost.error
+
+
+async def test_a_dmlc_job_s_process_ends_when_its_ports_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes would wait for an answer for ever; the next process takes their ports again."""
+
+    def fail(ports: Ports, wait_s: float) -> bool:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(Ports, "turn", fail)
+    life = Life(tmp_path, runtime="dmlc", data=None)
+    await life.begin()
+    with pytest.raises(RuntimeError, match="out of order"):
+        await life.end()
+    await life.die()

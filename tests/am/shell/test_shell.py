@@ -29,7 +29,7 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
 @pytest.fixture
 async def lives(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Life]]:
     """Processes of the AM that a test begins; all have died in the end."""
-    monkeypatch.setattr("yarnps.am.shell.loop.PAGE_AFTER_S", 0.01)
+    monkeypatch.setattr("yarnps.am.shell.opening.LATEST_S", 0.01)
     monkeypatch.setattr("yarnps.am.shell.loop.POLITE_S", 0.0)
     made: list[Life] = []
     yield made
@@ -136,6 +136,17 @@ async def test_an_event_that_cannot_be_kept_ends_the_process_whoever_brings_it(
     assert life.cluster.ended is None
     records = (tmp_path / "am" / "journal.jsonl").read_text()
     assert "Listed" in records and "KillOrdered" not in records
+
+
+async def test_ports_that_fail_end_the_process(tmp_path: Path, lives: list[Life]) -> None:
+    """Nodes would wait for an answer for ever; the next process takes their ports again."""
+    life = Life(tmp_path)
+    lives.append(life)
+    await life.begin()
+    life.shell.fail(RuntimeError("nothing is heard any more"))
+    with pytest.raises(RuntimeError, match="nothing is heard any more"):
+        await life.end()
+    assert life.cluster.ended is None
 
 
 # ---------------------------------------------------------------- processes that come back
