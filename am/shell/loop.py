@@ -286,8 +286,12 @@ class Shell:
 
     def flush(self) -> None:
         """Nothing more has come for now: what waits for the journal's next write is written."""
-        if self._journal is not None:
-            self._journal.flush()
+        try:
+            if self._journal is not None:
+                self._journal.flush()
+        except Exception as error:
+            self.fail(error)
+            raise
 
     def _do(self, action: Action, now: float) -> None:
         if isinstance(action, Tell):

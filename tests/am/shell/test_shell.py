@@ -138,6 +138,25 @@ async def test_an_event_that_cannot_be_kept_ends_the_process_whoever_brings_it(
     assert "Listed" in records and "KillOrdered" not in records
 
 
+async def test_words_that_cannot_be_kept_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: list[Life]
+) -> None:
+    """They wait for the journal's next write, and nobody has brought that about."""
+
+    def full(self: Journal) -> None:
+        raise OSError(28, "No space left on device")
+
+    life = Life(tmp_path)
+    lives.append(life)
+    await life.begin()
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "flush", full)
+        with pytest.raises(OSError, match="No space left"):
+            life.shell.flush()
+    with pytest.raises(OSError, match="No space left"):
+        await life.end()
+
+
 async def test_ports_that_fail_end_the_process(tmp_path: Path, lives: list[Life]) -> None:
     """Nodes would wait for an answer for ever; the next process takes their ports again."""
     life = Life(tmp_path)
