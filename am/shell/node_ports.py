@@ -22,7 +22,7 @@ class NodePorts:
     feed
         Takes an input.
     pause
-        Called when all that had come is fed.
+        Called when nothing more has come for a moment, or when much has been fed.
     usual
         What a barrier of a group is for the state machine, if it leaves no trace. Called in another
         thread.

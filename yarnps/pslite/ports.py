@@ -107,22 +107,7 @@ class Ports:
         _allow_many_sockets()
 
     def open(self, seat: Seat, port: int = 0) -> int:
-        """A port for the next process of `seat`; the one before it is not heard any more.
-
-        Parameters
-        ----------
-        port
-            The one to take; 0: any that is free.
-
-        Returns
-        -------
-        The port.
-
-        Raises
-        ------
-        OSError
-            The port is taken.
-        """
+        """A port for the next process of `seat`, as `yarnps.pslite.van.Van.open` says."""
         self.close(seat)
         router = self._context.socket(zmq.ROUTER)
         router.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
